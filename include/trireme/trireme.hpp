@@ -1,0 +1,4 @@
+#pragma once
+// The umbrella: every floor, no wing. This list is kept by scripts/list_headers.py.
+
+#include <trireme/core.hpp>

@@ -1,0 +1,4 @@
+// The wing as one header.
+#include <trireme/zlib.hpp>
+
+int main() { return 0; }
