@@ -16,6 +16,22 @@ set(TRIREME_HEADERS
   trireme/core/philox.hpp
   trireme/core/place.hpp
   trireme/core/version.hpp
+  trireme/sys.hpp
+  trireme/sys/affinity.hpp
+  trireme/sys/cgroup.hpp
+  trireme/sys/clock.hpp
+  trireme/sys/cpu_set.hpp
+  trireme/sys/fd.hpp
+  trireme/sys/fork_gate.hpp
+  trireme/sys/futex.hpp
+  trireme/sys/memfd.hpp
+  trireme/sys/memory.hpp
+  trireme/sys/process.hpp
+  trireme/sys/socket.hpp
+  trireme/sys/thread.hpp
+  trireme/sys/wait.hpp
+  trireme/shm.hpp
+  trireme/shm/mapping.hpp
   trireme/trireme.hpp)
 
 set(TRIREME_ZLIB_HEADERS)

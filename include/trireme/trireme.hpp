@@ -2,3 +2,5 @@
 // The umbrella: every floor, no wing. This list is kept by scripts/list_headers.py.
 
 #include <trireme/core.hpp>
+#include <trireme/shm.hpp>
+#include <trireme/sys.hpp>
