@@ -31,7 +31,18 @@ set(TRIREME_HEADERS
   trireme/sys/thread.hpp
   trireme/sys/wait.hpp
   trireme/shm.hpp
+  trireme/shm/backing/heap.hpp
+  trireme/shm/backing/memfd.hpp
+  trireme/shm/error_record.hpp
+  trireme/shm/lease.hpp
   trireme/shm/mapping.hpp
+  trireme/shm/reaper.hpp
+  trireme/shm/ring.hpp
+  trireme/shm/ring_layout.hpp
+  trireme/shm/ring_worker.hpp
+  trireme/shm/steps.hpp
+  trireme/shm/word.hpp
+  trireme/shm/workers.hpp
   trireme/trireme.hpp)
 
 set(TRIREME_ZLIB_HEADERS)

@@ -42,6 +42,7 @@ inline constexpr version_number version{TRIREME_VERSION_MAJOR, TRIREME_VERSION_M
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
@@ -55,9 +56,11 @@ inline constexpr version_number version{TRIREME_VERSION_MAJOR, TRIREME_VERSION_M
 #include <system_error>
 #include <thread>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include <cxxabi.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -2314,6 +2317,49 @@ class registered_thread {
 
 }  // namespace trireme
 
+// ---- trireme/shm/backing/heap.hpp ------------------------------------------------------------------------
+
+// Memory of this process alone, page-aligned and zeroed: slots for thread workers, and what tests and TSan look at.
+
+namespace trireme::backing {
+
+/// Private anonymous memory. Owns it; move-only.
+/// Throws  system_error when there is not enough
+class heap {
+  public:
+    static constexpr scope reach = scope::threads;
+
+    heap() noexcept = default;
+    heap(const char* name, std::size_t bytes) : bytes_(bytes) {
+        detail::refuse_if_too_large(name, bytes);
+        void* const p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED)
+            throw system_error({"cannot map " + format_bytes(bytes), name, "fewer or smaller slots"}, errno);
+        data_ = static_cast<std::byte*>(p);
+        // Huge pages make the first touch tens of times cheaper; where they are off, this changes nothing.
+        if (bytes >= 4_MiB) static_cast<void>(::madvise(p, bytes, MADV_HUGEPAGE));
+    }
+    heap(heap&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    heap& operator=(heap&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
+    ~heap() {
+        if (data_ != nullptr) ::munmap(data_, bytes_);
+    }
+
+    std::byte* data() const noexcept { return data_; }
+    std::size_t size() const noexcept { return bytes_; }
+
+  private:
+    std::byte* data_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+}  // namespace trireme::backing
+
 // ---- trireme/shm/mapping.hpp -----------------------------------------------------------------------------
 
 // A memory file in this process's address space, through Boost.Interprocess's mapped_region.
@@ -2384,5 +2430,1438 @@ inline void warm(std::byte* from, std::size_t bytes) noexcept {
     static_cast<void>(::madvise(first, static_cast<std::size_t>(from + bytes - first), populate_write));
     for (auto* p = first; p < from + bytes; p += page_bytes) static_cast<void>(*const_cast<volatile std::byte*>(p));
 }
+
+}  // namespace trireme
+
+// ---- trireme/shm/backing/memfd.hpp -----------------------------------------------------------------------
+
+// Slots that worker processes share with the trainer: a sealed memory file and this process's view of it.
+
+namespace trireme::backing {
+
+/// Anonymous shared memory, reserved in full. Children forked later do not inherit the view unless `inherit(true)`.
+/// Throws  system_error
+class memfd {
+  public:
+    static constexpr scope reach = scope::processes;
+
+    memfd() noexcept = default;
+    memfd(const char* name, std::size_t bytes) {
+        const trireme::memfd file(name, bytes);
+        view_ = mapping(file);
+        view_.inherit(false);
+        // The descriptor may go: the mapping keeps the memory, forked workers inherit the mapping.
+    }
+
+    std::byte* data() const noexcept { return view_.data(); }
+    std::size_t size() const noexcept { return view_.size(); }
+    void inherit(bool yes) const noexcept { view_.inherit(yes); }
+
+  private:
+    mapping view_;
+};
+
+}  // namespace trireme::backing
+
+// ---- trireme/shm/error_record.hpp ------------------------------------------------------------------------
+
+// An error that crosses a process border: fixed size, in the shared page, rethrown by the side that can tell the
+// user.
+
+namespace trireme {
+
+/// What a worker was doing, for messages; never used to decide anything.
+enum class stage : std::uint32_t { resting, start_up, reading };
+
+struct error_record {
+    std::uint32_t kind = 0;  ///< an errc, 0 = none
+    std::uint32_t worker = 0;
+    std::int32_t pid = 0;
+    std::int32_t signal = 0;
+    std::uint64_t sample = 0;
+    fixed_text<128> type;  ///< of the user's exception
+    fixed_text<320> text;  ///< what it said
+};
+static_assert(std::is_trivially_copyable_v<error_record> && std::is_standard_layout_v<error_record>);
+static_assert(sizeof(error_record) <= 512, "one record a part; a ring of 256 slots of 8 parts has 2048 of them");
+
+namespace detail {
+
+inline void demangle_into(fixed_text<128>& out, const char* name) {
+    int status = 0;
+    char* const readable = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+    out.assign(status == 0 && readable != nullptr ? readable : name);
+    std::free(readable);
+}
+
+/// Describes the exception that is being handled. Call inside a catch block. Anything can be thrown: 42 as well.
+inline void describe_current_exception(error_record& out) noexcept {
+    out.kind = static_cast<std::uint32_t>(errc::remote);
+    try {
+        if (const std::type_info* type = abi::__cxa_current_exception_type()) demangle_into(out.type, type->name());
+        throw;
+    } catch (const error& e) {
+        std::string text = e.parts().what;
+        if (!e.parts().hint.empty()) text += " (try: " + e.parts().hint + ")";
+        out.text.assign(text);
+    } catch (const std::exception& e) { out.text.assign(e.what()); } catch (...) {
+        out.text.assign("unknown exception");
+    }
+}
+
+}  // namespace detail
+
+/// "std::runtime_error: disk gone on shelf 9... (cut: 320 of 200000 bytes)"
+inline std::string describe(const error_record& r) {
+    std::string text;
+    if (!r.type.empty()) text += std::string(r.type.view()) + ": ";
+    text += std::string(r.text.view());
+    if (r.text.truncated())
+        text += "... (cut: " + std::to_string(r.text.view().size()) + " of " +
+                std::to_string(r.text.full_length()) + " bytes)";
+    return text;
+}
+
+}  // namespace trireme
+
+// ---- trireme/shm/word.hpp --------------------------------------------------------------------------------
+
+// The state of one part of a batch, in one 64-bit word, so that "who owns this" has an answer after a crash at any
+// instruction.
+
+namespace trireme {
+
+enum class part_state : std::uint8_t {
+    idle,     ///< never opened
+    open,     ///< wants to be filled; nobody writes the payload
+    filling,  ///< its owner writes the payload
+    ready,    ///< filled
+    failed,   ///< user code threw, or died too often: the part's error record says what
+    voided,   ///< cancelled before it was filled
+};
+
+/// A decoded word: `state:4 | attempt:4 | worker:8 | incarnation:8 | batch:40`.
+/// Every transition is one CAS or one store; only the owner, or the reaper for an owner that the kernel has
+/// confirmed dead, leaves `filling`. 40 bits are 10^12 batches, and a slot's batch only grows, so there is no ABA.
+struct part_word {
+    part_state state = part_state::idle;
+    std::uint8_t attempt = 0;  ///< how many owners died on it, saturating at 15
+    std::uint8_t worker = 0;
+    std::uint8_t incarnation = 0;  ///< of the worker, modulo 256
+    std::uint64_t batch = 0;
+
+    static constexpr std::uint64_t batch_mask = (std::uint64_t{1} << 40) - 1;
+
+    constexpr std::uint64_t encode() const noexcept {
+        return (static_cast<std::uint64_t>(state) << 60) | (static_cast<std::uint64_t>(attempt & 15U) << 56) |
+               (static_cast<std::uint64_t>(worker) << 48) | (static_cast<std::uint64_t>(incarnation) << 40) |
+               (batch & batch_mask);
+    }
+    static constexpr part_word decode(std::uint64_t w) noexcept {
+        return {static_cast<part_state>(w >> 60), static_cast<std::uint8_t>((w >> 56) & 15U),
+                static_cast<std::uint8_t>(w >> 48), static_cast<std::uint8_t>(w >> 40), w & batch_mask};
+    }
+    constexpr bool done() const noexcept {
+        return state == part_state::ready || state == part_state::failed || state == part_state::voided;
+    }
+    friend constexpr bool operator==(const part_word&, const part_word&) = default;
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free,
+              "trireme: shared memory needs lock-free 64-bit atomics");
+static_assert(part_word::decode(part_word{part_state::filling, 3, 7, 9, 12345}.encode()) ==
+              part_word{part_state::filling, 3, 7, 9, 12345});
+
+}  // namespace trireme
+
+// ---- trireme/shm/ring_layout.hpp -------------------------------------------------------------------------
+
+// What lies where in a ring's arena. Shared memory is a file format: magic, layout hash and geometry come first,
+// every struct is trivially copyable and its size is asserted beside it.
+
+namespace trireme {
+
+inline constexpr std::uint32_t max_parts = 8;      // their words share one line
+inline constexpr std::uint32_t max_workers = 256;  // 8 bits of a word
+inline constexpr std::uint32_t max_slots = 4096;
+
+/// The shape of a ring, fixed for its life.
+struct ring_geometry {
+    std::uint32_t slots = 8;          ///< batches in flight, at least 1
+    std::uint32_t parts = 1;          ///< shares into which a batch is cut, 1 to 8 and at most `rows`
+    std::uint32_t workers = 1;        ///< workers that may ever claim, 1 to 256
+    std::uint32_t rows = 1;           ///< samples of a batch
+    std::uint64_t payload_bytes = 0;  ///< of one batch
+
+    friend constexpr bool operator==(const ring_geometry&, const ring_geometry&) = default;
+
+    /// Rows of part p: [first, last).
+    constexpr std::uint32_t first_row(std::uint32_t part) const noexcept {
+        return static_cast<std::uint32_t>(std::uint64_t{part} * rows / parts);
+    }
+    constexpr std::uint64_t slot_stride() const noexcept { return align_up(payload_bytes, page_bytes); }
+};
+
+/// What a batch's makers are told: written by the consumer before it opens the batch, read by whoever claims a
+/// part.
+struct batch_request {
+    std::uint64_t epoch = 0;
+    std::uint64_t step = 0;  ///< the batch's place in its epoch
+    std::uint64_t spare[4]{};
+};
+static_assert(sizeof(batch_request) == 48 && std::is_trivially_copyable_v<batch_request>);
+
+/// In a recorder: no sample yet.
+inline constexpr std::uint64_t no_sample = ~std::uint64_t{0};
+
+/// What became of one row of a batch.
+enum class row_state : std::uint8_t {
+    valid,    ///< a sample of this epoch
+    padding,  ///< a repeat, only there to fill the batch
+    empty,    ///< nothing: zeroes
+    skipped,  ///< its sample failed and the loader was told to skip such: zeroes
+};
+
+namespace detail {
+
+inline constexpr std::uint32_t phase_running = 0, phase_stopping = 1;  // phases of a ring; they only grow
+
+struct ring_header {
+    std::uint64_t magic = 0, layout_hash = 0;
+    ring_geometry geometry;
+    std::int32_t pid = 0;
+};
+
+struct ring_control {
+    alignas(flag_line) std::atomic<std::uint64_t> floor{0};  // batches below it are cancelled
+    std::atomic<std::uint32_t> phase{phase_running};
+    std::atomic<std::uint32_t> fatal{0};                       // the ring is over: `last_words` says why
+    std::atomic<std::uint32_t> deaths{0};                      // of workers, all together
+    alignas(flag_line) std::atomic<std::uint64_t> awaited{0};  // 0, or the batch that the consumer waits for + 1
+    alignas(flag_line) std::atomic<std::uint32_t> consumer_bell{0};
+    alignas(flag_line) std::atomic<std::uint32_t> workers_bell{0};
+    alignas(flag_line)
+        std::atomic<std::uint64_t> sleepers[max_workers / 64]{};  // a bit a worker: flagged, maybe parked
+    alignas(flag_line) error_record last_words;
+};
+inline constexpr std::uint64_t awaits_any = ~std::uint64_t{0};
+
+/// One worker's own line: the flight recorder, and what the reaper notes of its deaths.
+struct worker_line {
+    // written by the worker alone
+    alignas(flag_line) std::atomic<std::uint32_t> incarnation{0};
+    std::atomic<std::int32_t> pid{0};
+    std::atomic<std::uint32_t> ready{0};  // finished its start-up
+    std::atomic<stage> doing{stage::resting};
+    std::atomic<std::uint64_t> batch{0};
+    std::atomic<std::uint32_t> part{0};
+    std::atomic<std::uint64_t> sample{0};
+    std::atomic<std::uint64_t> since_ns{0};
+    std::atomic<std::uint64_t> published{0};  // parts, over all incarnations
+    // written by the reaper alone
+    alignas(flag_line) std::atomic<std::uint32_t> deaths{0};
+    std::atomic<std::int32_t> dead_pid{0};
+    exit_status last_status;
+    std::uint64_t dead_batch = 0, dead_sample = 0;
+    std::uint32_t was_filling = 0;  // the death cost a claim
+    std::uint32_t budget_used = 0;  // deaths since it last made progress
+    std::uint64_t published_at_death = 0;
+};
+
+/// A slot's words and its request share two neighbouring lines: what a claim reads comes in one prefetch.
+struct slot_head {
+    alignas(flag_line) std::atomic<std::uint64_t> words[max_parts]{};
+    batch_request request;
+};
+static_assert(sizeof(slot_head) == flag_line);
+
+/// Trouble of one part: filled by its owner before FAILED, or by the reaper; read by the consumer after FAILED.
+struct part_trouble {
+    error_record record;
+    std::uint64_t dead_sample = 0;  // the sample in hand at the last death, and how many died on just that one
+    std::uint32_t deaths_on_it = 0;
+};
+
+/// Accessors over an arena; trivially copyable, so it can be handed to workers by value.
+class ring_memory {
+  public:
+    static constexpr std::uint64_t magic = 0x7269'6e67'2e74'7269ULL;
+
+    static std::uint64_t hash_of(const ring_geometry& g) noexcept {
+        return hasher{}
+            .add(version.major_part)
+            .add(version.minor_part)
+            .add(sizeof(ring_control))
+            .add(sizeof(worker_line))
+            .add(sizeof(slot_head))
+            .add(sizeof(part_trouble))
+            .add(g.slots)
+            .add(g.parts)
+            .add(g.workers)
+            .add(g.rows)
+            .add(g.payload_bytes)
+            .value();
+    }
+
+    ring_memory() noexcept = default;
+    ring_memory(std::byte* base, const ring_geometry& g) noexcept : base_(base), g_(g) {
+        std::uint64_t at = align_up(sizeof(ring_header), flag_line);
+        const auto take = [&at](std::uint64_t bytes, std::uint64_t to) {
+            at = align_up(at, to);
+            const auto start = at;
+            at += bytes;
+            return start;
+        };
+        control_ = take(sizeof(ring_control), flag_line);
+        workers_ = take(sizeof(worker_line) * g.workers, flag_line);
+        heads_ = take(sizeof(slot_head) * g.slots, flag_line);
+        rows_ = take(std::uint64_t{row_stride()} * g.slots, flag_line);
+        troubles_ = take(sizeof(part_trouble) * g.slots * g.parts, flag_line);
+        payload_ = take(g.slot_stride() * g.slots, page_bytes);
+        total_ = align_up(at, page_bytes);
+    }
+    static std::uint64_t bytes_for(const ring_geometry& g) noexcept { return ring_memory(nullptr, g).total_; }
+
+    /// Writes the header. By the creator, once. The memory is zeroed, and zero is the initial state of all the
+    /// rest: to construct it again would touch every page before the first batch.
+    void format() const noexcept {
+        auto* const h = new (base_) ring_header;
+        h->layout_hash = hash_of(g_);
+        h->geometry = g_;
+        h->pid = static_cast<std::int32_t>(::getpid());
+        h->magic = magic;
+    }
+
+    const ring_geometry& geometry() const noexcept { return g_; }
+    ring_control& control() const noexcept { return *reinterpret_cast<ring_control*>(base_ + control_); }
+    worker_line& worker(std::uint32_t w) const noexcept {
+        return reinterpret_cast<worker_line*>(base_ + workers_)[w];
+    }
+    slot_head& head(std::uint32_t slot) const noexcept {
+        return reinterpret_cast<slot_head*>(base_ + heads_)[slot];
+    }
+    std::atomic<std::uint64_t>& word(std::uint32_t slot, std::uint32_t part) const noexcept {
+        return head(slot).words[part];
+    }
+    part_trouble& trouble(std::uint32_t slot, std::uint32_t part) const noexcept {
+        return reinterpret_cast<part_trouble*>(base_ + troubles_)[slot * g_.parts + part];
+    }
+    std::span<row_state> row_states(std::uint32_t slot) const noexcept {
+        return {reinterpret_cast<row_state*>(base_ + rows_ + std::uint64_t{row_stride()} * slot), g_.rows};
+    }
+    std::byte* payload(std::uint32_t slot) const noexcept { return base_ + payload_ + g_.slot_stride() * slot; }
+    std::uint32_t slot_of(std::uint64_t batch) const noexcept {
+        return static_cast<std::uint32_t>(batch % g_.slots);
+    }
+
+    /// Every part of `batch` is done. Seq_cst loads: publishers and the consumer each look after their own store.
+    bool complete(std::uint64_t batch) const noexcept {
+        const auto& h = head(slot_of(batch));
+        for (std::uint32_t p = 0; p < g_.parts; ++p) {
+            const auto w = part_word::decode(h.words[p].load(std::memory_order_seq_cst));
+            if (w.batch != (batch & part_word::batch_mask) || !w.done()) return false;
+        }
+        return true;
+    }
+
+    std::span<std::byte> bytes() const noexcept { return {base_, static_cast<std::size_t>(total_)}; }
+
+  private:
+    std::uint32_t row_stride() const noexcept { return static_cast<std::uint32_t>(align_up(g_.rows, cache_line)); }
+
+    std::byte* base_ = nullptr;
+    ring_geometry g_;
+    std::uint64_t control_ = 0, workers_ = 0, heads_ = 0, rows_ = 0, troubles_ = 0, payload_ = 0, total_ = 0;
+};
+
+/// Bumps a bell and wakes whoever sleeps on it. The bump comes first: a sleeper that sampled before it will not
+/// sleep.
+template <class Wait>
+void ring_bell(std::atomic<std::uint32_t>& bell, const Wait& wait) noexcept {
+    bell.fetch_add(1, std::memory_order_seq_cst);
+    wait.wake_all(bell);
+}
+
+}  // namespace detail
+
+}  // namespace trireme
+
+// ---- trireme/shm/lease.hpp -------------------------------------------------------------------------------
+
+// A batch in the consumer's hand: the slot is its own until the lease is dropped.
+
+namespace trireme {
+
+namespace detail {
+
+/// What a ring and its leases share: the memory, and a flag a slot.
+template <class Backing>
+struct ring_arena {
+    ring_arena(const char* name, std::size_t bytes, const ring_geometry& g)
+        : backing(name, bytes), memory(backing.data(), g), leased(new std::atomic<std::uint32_t>[g.slots]()) {
+        memory.format();
+    }
+    Backing backing;
+    ring_memory memory;
+    std::unique_ptr<std::atomic<std::uint32_t>[]> leased;
+};
+
+}  // namespace detail
+
+/// Untyped: bytes, row states and troubles of one batch. Move-only; several may be held; may outlive the ring.
+///
+/// Threads  may be dropped on another thread than it was taken on; the slot is opened again by the consumer's next
+/// call
+class raw_lease {
+  public:
+    raw_lease() noexcept = default;
+    raw_lease(std::shared_ptr<void> arena, const detail::ring_memory& memory, std::uint32_t slot,
+              std::uint64_t batch, std::atomic<std::uint32_t>* flag) noexcept
+        : arena_(std::move(arena)), memory_(memory), slot_(slot), batch_(batch), flag_(flag) {}
+    raw_lease(raw_lease&& other) noexcept
+        : arena_(std::move(other.arena_)),
+          memory_(other.memory_),
+          slot_(other.slot_),
+          batch_(other.batch_),
+          flag_(std::exchange(other.flag_, nullptr)) {}
+    raw_lease& operator=(raw_lease&& other) noexcept {
+        if (this != &other) {
+            release();
+            arena_ = std::move(other.arena_);
+            memory_ = other.memory_;
+            slot_ = other.slot_;
+            batch_ = other.batch_;
+            flag_ = std::exchange(other.flag_, nullptr);
+        }
+        return *this;
+    }
+    ~raw_lease() { release(); }
+
+    /// Gives the slot back. The memory must not be used afterwards.
+    void release() noexcept {
+        if (flag_ == nullptr) return;
+        flag_->store(0, std::memory_order_release);  // (E) the consumer's reads come before the refill
+        flag_ = nullptr;
+        arena_.reset();
+    }
+    bool valid() const noexcept { return flag_ != nullptr; }
+
+    std::byte* data() const noexcept { return memory_.payload(slot_); }
+    const batch_request& request() const noexcept { return memory_.head(slot_).request; }
+    std::uint64_t number() const noexcept { return batch_; }
+    std::uint32_t slot() const noexcept { return slot_; }
+    std::span<const row_state> row_states() const noexcept { return memory_.row_states(slot_); }
+
+    /// The first part that failed, or null.
+    const error_record* failure() const noexcept {
+        for (std::uint32_t p = 0; p < memory_.geometry().parts; ++p) {
+            const auto w = part_word::decode(memory_.word(slot_, p).load(std::memory_order_acquire));
+            if (w.state == part_state::failed) return &memory_.trouble(slot_, p).record;
+        }
+        return nullptr;
+    }
+    /// The workers that made the parts, in part order: two of them may share a batch.
+    std::uint32_t maker(std::uint32_t part) const noexcept {
+        return part_word::decode(memory_.word(slot_, part).load(std::memory_order_relaxed)).worker;
+    }
+
+  private:
+    std::shared_ptr<void> arena_;
+    detail::ring_memory memory_;
+    std::uint32_t slot_ = 0;
+    std::uint64_t batch_ = 0;
+    std::atomic<std::uint32_t>* flag_ = nullptr;
+};
+
+}  // namespace trireme
+
+// ---- trireme/shm/steps.hpp -------------------------------------------------------------------------------
+
+// The steps of the ring's protocol, by name. The Promela model labels its transitions with these names, a test
+// compares the two lists, and the fault-injection test kills a worker at every one of them.
+
+namespace trireme {
+
+/// One observable moment of the protocol: just *after* the store, CAS or system call that the name says.
+/// Workers and the reaper may be killed there; the consumer's steps are listed because the model has them too.
+enum class step : std::uint8_t {
+    // worker: claiming and filling
+    worker_claimed,          ///< CAS OPEN(k) -> FILLING(me)
+    worker_recorded,         ///< wrote batch, part and sample on its own line (flight recorder)
+    worker_half_filled,      ///< wrote some of the part's payload, not all
+    worker_filled,           ///< wrote all of the part's payload
+    worker_published,        ///< CAS FILLING(me) -> READY, FAILED, or (below the floor) VOID
+    worker_checked_batch,    ///< loaded the batch's other words: is it complete?
+    worker_checked_awaited,  ///< loaded `awaited`: does the consumer wait for this batch?
+    worker_rang,             ///< bumped the consumer's bell
+    worker_woke,             ///< FUTEX_WAKE to the consumer
+    // worker: parking
+    worker_flagged,    ///< set its bit in the sleepers' mask
+    worker_sampled,    ///< sampled the workers' bell
+    worker_rechecked,  ///< looked for work once more after that
+    worker_parked,     ///< came back from FUTEX_WAIT
+    worker_unflagged,  ///< cleared its bit
+    // reaper: after the kernel confirmed a death
+    reaper_reclaimed,      ///< FILLING(dead) -> OPEN(attempt+1) or FAILED, one word
+    reaper_cleared,        ///< cleared the dead worker's bit in the sleepers' mask
+    reaper_rang_consumer,  ///< bumped the consumer's bell and woke it
+    reaper_rang_workers,   ///< bumped the workers' bell and woke them
+    // consumer
+    consumer_requested,     ///< wrote the request of batch k
+    consumer_opened,        ///< store OPEN(k), one word
+    consumer_rang,          ///< bumped the workers' bell at low water or before parking, and woke them
+    consumer_awaited,       ///< stored `awaited`
+    consumer_sampled,       ///< sampled its bell
+    consumer_rechecked,     ///< scanned the words once more
+    consumer_parked,        ///< came back from FUTEX_WAIT
+    consumer_took,          ///< saw every part done and took the batch
+    consumer_raised_floor,  ///< cancel: raised the floor
+    consumer_voided,        ///< cancel: CAS OPEN(< floor) -> VOID, one word
+    consumer_stopped,       ///< shutdown: stored the stop phase and rang everybody
+};
+
+/// The names, in the order of the enumeration; the model's labels.
+inline constexpr std::array<std::string_view, 29> step_names{
+    "worker_claimed",       "worker_recorded",      "worker_half_filled",     "worker_filled",
+    "worker_published",     "worker_checked_batch", "worker_checked_awaited", "worker_rang",
+    "worker_woke",          "worker_flagged",       "worker_sampled",         "worker_rechecked",
+    "worker_parked",        "worker_unflagged",     "reaper_reclaimed",       "reaper_cleared",
+    "reaper_rang_consumer", "reaper_rang_workers",  "consumer_requested",     "consumer_opened",
+    "consumer_rang",        "consumer_awaited",     "consumer_sampled",       "consumer_rechecked",
+    "consumer_parked",      "consumer_took",        "consumer_raised_floor",  "consumer_voided",
+    "consumer_stopped"};
+static_assert(step_names.size() == static_cast<std::size_t>(step::consumer_stopped) + 1);
+
+constexpr std::string_view name_of(step s) noexcept { return step_names[static_cast<std::size_t>(s)]; }
+
+/// Watches the protocol go by. `no_steps` compiles to nothing; tests kill the process inside `at`.
+///   at(step)   called right after the step; may not return
+template <class S>
+concept step_hook = requires(const S& s, step which) {
+    { s.at(which) }
+    noexcept;
+};
+
+struct no_steps {
+    constexpr void at(step) const noexcept {}
+};
+static_assert(step_hook<no_steps>);
+
+}  // namespace trireme
+
+// ---- trireme/shm/reaper.hpp ------------------------------------------------------------------------------
+
+// What is done about a dead worker: its claims are reopened, or reported once; everybody is woken to look again.
+
+namespace trireme {
+
+/// What becomes of the parts that a dead worker was filling, and of the worker.
+enum class on_death : std::uint32_t {
+    respawn,  ///< they are made again by another worker, and the worker is started anew
+    raise,    ///< their batch fails with an error that names the worker
+};
+
+namespace detail {
+
+inline constexpr std::uint32_t poison_deaths = 3;   // on one sample
+inline constexpr std::uint32_t respawn_budget = 3;  // deaths of a worker without progress in between
+
+/// Takes back what a dead worker was filling: OPEN with one more attempt, FAILED when three died on the same sample
+/// (or at once under `on_death::raise`), VOID when the batch was cancelled. Notes the death on the worker's line.
+template <class Hook>
+void reclaim(const ring_memory& memory, std::uint32_t w, pid_t pid, exit_status status, on_death policy,
+             const Hook& hook) noexcept {
+    auto& control = memory.control();
+    auto& line = memory.worker(w);
+    const auto& g = memory.geometry();
+    const std::uint64_t sample = line.sample.load(std::memory_order_relaxed);
+    const bool was_reading = line.doing.load(std::memory_order_acquire) == stage::reading;
+    line.dead_pid.store(static_cast<std::int32_t>(pid), std::memory_order_relaxed);
+    line.last_status = status;
+    line.dead_batch = line.batch.load(std::memory_order_relaxed);
+    line.dead_sample = sample;
+    line.was_filling = 0;
+    const std::uint64_t floor = control.floor.load(std::memory_order_seq_cst);
+    for (std::uint32_t s = 0; s < g.slots; ++s) {
+        for (std::uint32_t p = 0; p < g.parts; ++p) {
+            auto& cell = memory.word(s, p);
+            auto word = part_word::decode(cell.load(std::memory_order_acquire));
+            if (word.state != part_state::filling || word.worker != w) continue;
+            line.was_filling = 1;
+            line.dead_batch = word.batch;
+            // The recorder names the sample only if the worker got as far as noting one of this very part.
+            const bool named = was_reading && sample != no_sample &&
+                               line.batch.load(std::memory_order_relaxed) == word.batch &&
+                               line.part.load(std::memory_order_relaxed) == p;
+            auto& trouble = memory.trouble(s, p);
+            const bool same =
+                named && word.attempt > 0 && trouble.deaths_on_it > 0 && trouble.dead_sample == sample;
+            trouble.deaths_on_it = named ? (same ? trouble.deaths_on_it + 1 : 1) : 0;
+            trouble.dead_sample = sample;
+            word.attempt = static_cast<std::uint8_t>(word.attempt + 1);
+            if (word.batch < floor) {
+                word.state = part_state::voided;
+            } else if (policy == on_death::raise || trouble.deaths_on_it >= poison_deaths || word.attempt >= 15) {
+                auto& r = trouble.record;
+                r = {};
+                r.kind = static_cast<std::uint32_t>(errc::peer);
+                r.worker = w;
+                r.pid = static_cast<std::int32_t>(pid);
+                r.signal = status.signal;
+                r.sample = sample;
+                std::string text =
+                    "worker " + std::to_string(w) + " (pid " + std::to_string(pid) + ") " + describe(status);
+                if (trouble.deaths_on_it >= poison_deaths)
+                    text += ", the " + std::to_string(trouble.deaths_on_it) + "rd to die on this sample";
+                r.text.assign(text);
+                word.state = part_state::failed;
+            } else {
+                word.state = part_state::open;
+            }
+            word.worker = 0;
+            word.incarnation = 0;
+            cell.store(word.encode(), std::memory_order_seq_cst);
+            hook.at(step::reaper_reclaimed);
+            // A cancel may have passed this word while it was FILLING, after our look at the floor. Both sides store
+            // first and look then, so one of them voids it (the model's mutant reaper-trusts-an-old-floor).
+            if (word.state == part_state::open && word.batch < control.floor.load(std::memory_order_seq_cst)) {
+                std::uint64_t seen = word.encode();
+                word.state = part_state::voided;
+                cell.compare_exchange_strong(seen, word.encode(), std::memory_order_seq_cst);
+            }
+        }
+    }
+    control.sleepers[w / 64].fetch_and(~(std::uint64_t{1} << (w % 64)), std::memory_order_seq_cst);
+    hook.at(step::reaper_cleared);
+    line.doing.store(stage::resting, std::memory_order_relaxed);
+    line.deaths.fetch_add(1, std::memory_order_release);
+    control.deaths.fetch_add(1, std::memory_order_release);
+}
+
+/// Wakes the consumer and all workers, always: the dead one may have swallowed a wake.
+template <class Wait, class Hook>
+void ring_everybody(const ring_memory& memory, const Wait& wait, const Hook& hook) noexcept {
+    ring_bell(memory.control().consumer_bell, wait);
+    hook.at(step::reaper_rang_consumer);
+    ring_bell(memory.control().workers_bell, wait);
+    hook.at(step::reaper_rang_workers);
+}
+
+/// What is done after the kernel has confirmed that worker `w` is dead (and never on a time-out: a slow worker
+/// still writes).
+///
+/// Threads  one reaper a ring         Processes  any that maps the ring
+template <class Wait, class Hook>
+void reap(const ring_memory& memory, std::uint32_t w, pid_t pid, exit_status status, on_death policy,
+          const Wait& wait, const Hook& hook) noexcept {
+    reclaim(memory, w, pid, status, policy, hook);
+    ring_everybody(memory, wait, hook);
+}
+
+/// Whether a dead worker is started again: three deaths without progress in between are too many.
+inline bool within_budget(worker_line& line) noexcept {
+    const auto published = line.published.load(std::memory_order_relaxed);
+    line.budget_used = published > line.published_at_death ? 1 : line.budget_used + 1;
+    line.published_at_death = published;
+    return line.budget_used <= respawn_budget;
+}
+
+/// Ends the ring with a reason: the consumer throws it at its next wait, workers stop. The first reason stays.
+template <class Wait>
+void end_ring(const ring_memory& memory, const error_record& why, const Wait& wait) noexcept {
+    auto& control = memory.control();
+    if (control.fatal.load(std::memory_order_acquire) == 0) {
+        control.last_words = why;
+        control.fatal.store(1, std::memory_order_seq_cst);
+    }
+    ring_bell(control.consumer_bell, wait);
+}
+
+}  // namespace detail
+
+}  // namespace trireme
+
+// ---- trireme/shm/ring.hpp --------------------------------------------------------------------------------
+
+// The slot ring: batches made by many workers in shared slots, taken by one consumer, in order or as ready.
+//
+// Batch k lies in slot k mod S: the ring is the reorder window and the credit scheme at once. Workers pull. There
+// is no lock, no free list and no queue that a dead process could leave broken: docs/how-it-works/ring.md.
+
+namespace trireme {
+
+/// In which order the consumer gets batches.
+enum class delivery : std::uint32_t {
+    in_order,  ///< 0, 1, 2, ...: the same on every run
+    as_ready,  ///< whichever is complete first
+};
+
+struct ring_options {
+    const char* name = "ring";
+    ring_geometry geometry{};
+    delivery order = delivery::in_order;
+    std::chrono::nanoseconds spin{0};  ///< how long the consumer watches the words before it parks
+    /// How long it parks at a time before it looks at its deadline and its watch. Waking does not depend on it: the
+    /// protocol loses no wake-up, which the tests show by making this an hour.
+    std::chrono::nanoseconds slice = std::chrono::milliseconds(50);
+};
+
+/// The consumer's side of a ring. The memory lives until the ring and every lease are gone.
+///
+/// Threads    one consumer; leases may be dropped on any thread
+/// Processes  in the process that made it
+template <class Backing, wait_policy Wait = wait::futex, step_hook Hook = no_steps>
+class ring {
+    static_assert(explain::wait_policy<Wait>());
+    static_assert(Wait::reach == scope::processes || Backing::reach == scope::threads,
+                  "trireme: this wait policy does not reach the processes that share the backing; use wait::futex");
+
+  public:
+    /// Throws  usage_error (a geometry that cannot be), system_error (no memory)
+    explicit ring(const ring_options& options, Wait wait = {}, Hook hook = {})
+        : options_(options), wait_(wait), hook_(hook), occupants_(options.geometry.slots) {
+        validate(options);
+        const auto bytes = static_cast<std::size_t>(detail::ring_memory::bytes_for(options.geometry));
+        arena_ = std::make_shared<detail::ring_arena<Backing>>(options.name, bytes, options.geometry);
+        low_water_ = (std::max)(std::uint32_t{1}, options.geometry.slots / 2);
+        for (std::uint32_t s = 0; s < options.geometry.slots; ++s) occupants_[s].next = s;
+    }
+
+    detail::ring_memory memory() const noexcept { return arena_->memory; }
+    Backing& backing() noexcept { return arena_->backing; }
+    /// The memory, for those that must outlive the ring with it.
+    std::shared_ptr<detail::ring_arena<Backing>> arena() const noexcept { return arena_; }
+    const ring_geometry& geometry() const noexcept { return options_.geometry; }
+
+    /// Opens as many batches as there are free slots, in the order in which they will be taken. `source(request)`
+    /// fills in the next request and returns false when there are no more.
+    template <class Source>
+    void refill(Source&& source) {
+        const std::uint32_t count = options_.geometry.slots;
+        for (std::uint32_t tried = 0; tried < count; ++tried) {
+            const std::uint32_t slot =
+                options_.order == delivery::in_order ? memory().slot_of(next_open_) : (scan_ + tried) % count;
+            if (!vacant(slot)) {
+                if (options_.order == delivery::in_order) return;
+                continue;
+            }
+            batch_request request;
+            if (!source(request)) return;
+            open(slot, request);
+        }
+        scan_ = (scan_ + 1) % count;
+    }
+    /// Batches that are opened and not taken yet.
+    std::uint64_t in_flight() const noexcept { return in_flight_; }
+
+    /// Takes the next batch: in order the oldest opened one, else any that is complete.
+    ///
+    /// Needs      at least one batch in flight (usage_error otherwise)
+    /// Returns    a lease; the slot is opened again when the lease is dropped and `refill` is called
+    /// Blocks     until every part of the batch is done or `until` passes. `watch()` is called once a slice (50 ms)
+    /// and
+    ///            may throw
+    /// Throws     timeout_error, usage_error (the consumer holds the slot it waits for), whatever `watch` throws
+    /// Memory     what a worker wrote before it published is visible after this returns
+    /// Crash      killed between any two stores, a worker leaves parts that are redone, or reported once
+    template <class Watch>
+    [[nodiscard]] raw_lease take(deadline until, Watch&& watch) {
+        std::uint64_t batch = 0;
+        if (options_.order == delivery::in_order) {
+            batch = next_take_;
+            if (!memory().complete(batch))
+                wait_for(batch + 1, until, watch, [&] { return memory().complete(batch); });
+        } else {
+            const auto found = [&] { return find_complete(batch); };
+            if (!found()) wait_for(detail::awaits_any, until, watch, found);
+        }
+        hook_.at(step::consumer_took);
+        return hand_out(batch);
+    }
+    /// A batch that can be taken now, without waiting.
+    [[nodiscard]] std::optional<raw_lease> try_take() {
+        std::uint64_t batch = next_take_;
+        const bool there = options_.order == delivery::in_order ? in_flight_ > 0 && memory().complete(batch)
+                                                                : find_complete(batch);
+        if (!there) {
+            pay_owed();  // a caller that only polls never parks (mutant owed-ring-not-paid-polling)
+            return std::nullopt;
+        }
+        return hand_out(batch);
+    }
+
+    /// Waits until the next slot can be opened again: its last batch was cancelled and somebody still fills it, or
+    /// it is leased, which only the consumer can end: usage_error, at once.
+    template <class Watch>
+    void wait_for_vacancy(deadline until, Watch&& watch) {
+        if (options_.order == delivery::as_ready) {
+            const auto any = [this] {
+                for (std::uint32_t s = 0; s < options_.geometry.slots; ++s)
+                    if (vacant(s)) return true;
+                return false;
+            };
+            if (any()) return;
+            if (leased() == options_.geometry.slots) throw usage_error(held_by_consumer(options_));
+            return wait_for(detail::awaits_any, until, watch, any);
+        }
+        const std::uint32_t slot = memory().slot_of(next_open_);
+        if (vacant(slot)) return;
+        auto& o = occupants_[slot];
+        if (o.phase == occupancy::leased) throw usage_error(held_by_consumer(options_));
+        wait_for(o.batch + 1, until, watch, [&] { return vacant(slot); });
+    }
+    std::uint32_t leased() const noexcept {
+        std::uint32_t n = 0;
+        for (std::uint32_t s = 0; s < options_.geometry.slots; ++s)
+            n += arena_->leased[s].load(std::memory_order_relaxed) != 0 ? 1U : 0U;
+        return n;
+    }
+
+    /// Gives up every batch that is open or being filled; leases stay valid. Workers finish the sample in hand, at
+    /// most; the slots come free as they do. Never waits.
+    void cancel() noexcept {
+        auto& control = memory().control();
+        std::uint64_t floor = next_open_;
+        for (const auto& o : occupants_)
+            floor = (std::max)(floor, o.next > options_.geometry.slots - 1 ? o.next - options_.geometry.slots + 1
+                                                                           : std::uint64_t{0});
+        control.floor.store(floor, std::memory_order_seq_cst);
+        hook_.at(step::consumer_raised_floor);
+        for (std::uint32_t s = 0; s < options_.geometry.slots; ++s) {
+            auto& o = occupants_[s];
+            if (o.phase != occupancy::opened) continue;
+            for (std::uint32_t p = 0; p < options_.geometry.parts; ++p) {
+                auto seen = memory().word(s, p).load(std::memory_order_seq_cst);
+                auto word = part_word::decode(seen);
+                if (word.state != part_state::open) continue;
+                word.state = part_state::voided;
+                memory().word(s, p).compare_exchange_strong(seen, word.encode(), std::memory_order_seq_cst);
+                hook_.at(step::consumer_voided);
+            }
+            o.phase = occupancy::cancelled;
+        }
+        for (auto& o : occupants_) {
+            while (o.next < floor) o.next += options_.geometry.slots;
+        }
+        next_take_ = next_open_ = floor;
+        in_flight_ = 0;
+    }
+
+    /// Tells every worker to leave. Never waits.
+    void stop() noexcept {
+        memory().control().phase.store(detail::phase_stopping, std::memory_order_seq_cst);
+        detail::ring_bell(memory().control().workers_bell, wait_);
+        hook_.at(step::consumer_stopped);
+    }
+
+    /// Wakes parked workers for what was opened since the last time. `take` does it before it waits.
+    void pay_owed() noexcept {
+        if (owed_ == 0) return;
+        owed_ = 0;
+        auto& control = memory().control();
+        std::uint64_t sleeping = 0;
+        for (auto& mask : control.sleepers) sleeping |= mask.load(std::memory_order_seq_cst);  // (D)
+        if (sleeping == 0) return;
+        detail::ring_bell(control.workers_bell, wait_);
+        hook_.at(step::consumer_rang);
+    }
+
+    static message held_by_consumer(const ring_options& o) {
+        return {"the next batch has no slot: the consumer holds the lease of the batch that lies in it",
+                std::string("ring \"") + o.name + "\", " + std::to_string(o.geometry.slots) + " slots, pid " +
+                    std::to_string(::getpid()),
+                "drop or copy batches that are kept, or ask for more slots (loader_options::prefetch)"};
+    }
+
+  private:
+    enum class occupancy : std::uint8_t { free, opened, leased, cancelled };
+    struct occupant {
+        occupancy phase = occupancy::free;
+        std::uint64_t batch = 0;  // the batch that was opened last
+        std::uint64_t next = 0;   // the number of the one to be opened next: grows by `slots`
+    };
+
+    static void validate(const ring_options& o) {
+        const auto& g = o.geometry;
+        const auto refuse = [&](const char* what, std::uint64_t value, std::uint64_t most) {
+            throw usage_error({std::string("a ring of ") + std::to_string(value) + " " + what + " cannot be made",
+                               std::string("ring \"") + o.name + "\"",
+                               std::string("1 to ") + std::to_string(most) + " " + what});
+        };
+        if (g.slots < 1 || g.slots > max_slots) refuse("slots", g.slots, max_slots);
+        if (g.rows < 1) refuse("rows", g.rows, 0xffffffffU);
+        if (g.parts < 1 || g.parts > (std::min)(max_parts, g.rows))
+            refuse("parts", g.parts, (std::min)(max_parts, g.rows));
+        if (g.workers < 1 || g.workers > max_workers) refuse("workers", g.workers, max_workers);
+    }
+
+    /// Whether a slot can be opened; takes note of dropped leases and finished cancelled batches.
+    bool vacant(std::uint32_t slot) noexcept {
+        auto& o = occupants_[slot];
+        if (o.phase == occupancy::leased && arena_->leased[slot].load(std::memory_order_acquire) == 0)  // (E) lease
+            o.phase = occupancy::free;
+        if (o.phase == occupancy::cancelled && memory().complete(o.batch)) o.phase = occupancy::free;
+        return o.phase == occupancy::free;
+    }
+
+    void open(std::uint32_t slot, const batch_request& request) noexcept {
+        auto& o = occupants_[slot];
+        const std::uint64_t batch = o.next;
+        auto& head = memory().head(slot);
+        head.request = request;
+        hook_.at(step::consumer_requested);
+        const auto word = part_word{part_state::open, 0, 0, 0, batch & part_word::batch_mask}.encode();
+        for (std::uint32_t p = 0; p < options_.geometry.parts; ++p) {
+            head.words[p].store(word, std::memory_order_seq_cst);  // (C) publishes the request
+            hook_.at(step::consumer_opened);
+        }
+        o.phase = occupancy::opened;
+        o.batch = batch;
+        o.next = batch + options_.geometry.slots;
+        next_open_ = batch + 1;
+        ++in_flight_;
+        if (++owed_ >= low_water_) pay_owed();
+    }
+
+    bool find_complete(std::uint64_t& batch) const noexcept {
+        for (const auto& o : occupants_) {
+            if (o.phase == occupancy::opened && memory().complete(o.batch)) {
+                batch = o.batch;
+                return true;
+            }
+        }
+        return false;
+    }
+
+    raw_lease hand_out(std::uint64_t batch) noexcept {
+        const std::uint32_t slot = memory().slot_of(batch);
+        occupants_[slot].phase = occupancy::leased;
+        arena_->leased[slot].store(1, std::memory_order_relaxed);
+        next_take_ = batch + 1;
+        --in_flight_;
+        return raw_lease(arena_, arena_->memory, slot, batch, &arena_->leased[slot]);
+    }
+
+    template <class Watch, class Condition>
+    void wait_for(std::uint64_t awaited, deadline until, Watch&& watch, Condition&& there) {
+        pay_owed();
+        if (options_.spin.count() > 0) {
+            const auto enough = until.slice(options_.spin);
+            do {
+                for (int i = 0; i < 32; ++i) {
+                    if (there()) return;
+                    cpu_relax();
+                }
+            } while (!enough.passed());
+        }
+        auto& control = memory().control();
+        for (;;) {
+            control.awaited.store(awaited, std::memory_order_seq_cst);  // (B) pairs with ring_worker::publish
+            hook_.at(step::consumer_awaited);
+            const std::uint32_t seen = control.consumer_bell.load(std::memory_order_seq_cst);
+            hook_.at(step::consumer_sampled);
+            bool done = there();
+            hook_.at(step::consumer_rechecked);
+            if (!done) {
+                // After the sample, so that an end that is noted later rings (mutant recheck-ignores-the-end).
+                try {
+                    watch();
+                } catch (...) {
+                    control.awaited.store(0, std::memory_order_relaxed);
+                    throw;
+                }
+                static_cast<void>(wait_.until_different(control.consumer_bell, seen, until.slice(options_.slice)));
+                hook_.at(step::consumer_parked);
+                done = there();
+            }
+            control.awaited.store(0, std::memory_order_relaxed);
+            if (done) return;
+            if (until.passed()) throw timeout_error(describe_wait(awaited));
+        }
+    }
+
+    /// Who keeps the consumer waiting: the recorder's lines of the workers that fill the awaited batch.
+    message describe_wait(std::uint64_t awaited) const {
+        std::string who;
+        const std::uint64_t now = now_ns();
+        for (std::uint32_t s = 0; s < options_.geometry.slots; ++s) {
+            if (awaited != detail::awaits_any && memory().slot_of(awaited - 1) != s) continue;
+            for (std::uint32_t p = 0; p < options_.geometry.parts; ++p) {
+                const auto w = part_word::decode(memory().word(s, p).load(std::memory_order_acquire));
+                if (w.state == part_state::open && awaited != detail::awaits_any)
+                    who += "; part " + std::to_string(p) + " waits for a worker";
+                if (w.state != part_state::filling) continue;
+                const auto& line = memory().worker(w.worker);
+                const auto age = now - (std::min)(now, line.since_ns.load(std::memory_order_relaxed));
+                who += "; worker " + std::to_string(w.worker) + " (pid " + std::to_string(line.pid.load()) +
+                       ") is in sample " + std::to_string(line.sample.load()) + " of batch " +
+                       std::to_string(memory().head(s).request.step) + " since " + std::to_string(age / 1'000'000) +
+                       " ms";
+            }
+        }
+        const auto step_text =
+            awaited == detail::awaits_any
+                ? std::string("no batch")
+                : "batch " + std::to_string(memory().head(memory().slot_of(awaited - 1)).request.step) + " did not";
+        return {(awaited == detail::awaits_any ? "no batch was completed" : step_text + " arrive") +
+                    " before the deadline" + who,
+                std::string("ring \"") + options_.name + "\", pid " + std::to_string(::getpid()),
+                "a longer loader_options::timeout, more workers, or look at that sample"};
+    }
+
+    ring_options options_;
+    [[no_unique_address]] Wait wait_;
+    [[no_unique_address]] Hook hook_;
+    std::shared_ptr<detail::ring_arena<Backing>> arena_;
+    std::vector<occupant> occupants_;
+    std::uint64_t next_open_ = 0, next_take_ = 0, in_flight_ = 0;
+    std::uint32_t owed_ = 0, low_water_ = 1, scan_ = 0;
+};
+
+}  // namespace trireme
+
+// ---- trireme/shm/ring_worker.hpp -------------------------------------------------------------------------
+
+// The worker's side of a ring: claim a part of a batch, fill it, publish it; park when there is nothing to claim.
+
+namespace trireme {
+
+/// One claimed part. A value: the ring's word knows the owner, and only this worker may act on it.
+struct part_claim {
+    std::uint64_t batch = 0;
+    std::uint32_t slot = 0, part = 0;
+    std::uint32_t first_row = 0, last_row = 0;  ///< rows [first, last) of the batch
+    std::uint32_t attempt = 0;                  ///< how many workers died on it before
+    std::uint64_t word = 0;                     ///< the FILLING word, for the publishing CAS
+};
+
+/// What `next` came back with.
+enum class next_claim { claimed, stopping, nothing_yet };
+
+/// The worker's handle on a ring, in the process (or thread) of that worker.
+///
+/// Threads    one thread a worker; any number of workers at once      Processes  as the ring's memory reaches
+/// Crash      killed between any two instructions, a worker leaves at most one FILLING word, which the reaper
+/// reopens
+template <wait_policy Wait = wait::futex, step_hook Hook = no_steps>
+class ring_worker {
+  public:
+    ring_worker(detail::ring_memory memory, worker_id me, std::uint32_t incarnation, scope reach, Wait wait = {},
+                Hook hook = {})
+        : memory_(memory),
+          me_(me.value),
+          incarnation_(incarnation),
+          wait_(wait),
+          hook_(hook),
+          // Threads share the trainer's page tables; a process has its own and fills them while it has nothing to
+          // do.
+          warmed_(reach == scope::processes ? 0 : memory.geometry().slots) {
+        auto& line = memory_.worker(me_);
+        line.pid.store(static_cast<std::int32_t>(::getpid()), std::memory_order_relaxed);
+        line.doing.store(stage::start_up, std::memory_order_relaxed);
+        line.since_ns.store(now_ns(), std::memory_order_relaxed);
+        line.incarnation.store(incarnation, std::memory_order_release);
+    }
+
+    /// The next part to fill. Waits for work in slices; `nothing_yet` after `until`, so that the caller can look
+    /// whether its trainer lives.
+    ///
+    /// Returns  claimed (then `claim` holds it), stopping, or nothing_yet
+    /// Blocks   until there is work, the ring stops, or `until`
+    next_claim next(part_claim& claim, deadline until) noexcept {
+        auto& control = memory_.control();
+        memory_.worker(me_).doing.store(stage::resting, std::memory_order_relaxed);
+        for (;;) {
+            if (control.phase.load(std::memory_order_acquire) == detail::phase_stopping) return next_claim::stopping;
+            if (try_claim(claim)) return next_claim::claimed;
+            if (warm_next_slot()) continue;
+            if (until.passed()) return next_claim::nothing_yet;
+            rest(until);
+        }
+    }
+
+    /// A claim without waiting; false when nothing is open.
+    ///
+    /// Order  while the consumer is waiting, the lowest open part, so that all help with the batch it waits for;
+    /// else
+    ///        the parts of the batch in hand, then a batch that nobody has touched, then help with the oldest
+    bool try_claim(part_claim& claim) noexcept {
+        const auto& g = memory_.geometry();
+        const auto& control = memory_.control();
+        const std::uint64_t floor = control.floor.load(std::memory_order_acquire);
+        const std::uint64_t awaited = control.awaited.load(std::memory_order_relaxed);
+        const bool hungry = awaited != 0;
+        // Its request, its rows and its neighbours are in this core's caches.
+        if (!hungry && in_hand_ && claim_in(memory_.slot_of(*in_hand_), floor, claim, in_hand_)) return true;
+        in_hand_.reset();
+        if (hungry && awaited != detail::awaits_any) cursor_ = awaited - 1;
+        if (cursor_ < floor) cursor_ = floor;
+        // A slot holds batch b and later b + slots, so `slots` steps from the cursor see every slot once.
+        std::optional<std::uint64_t> help;
+        for (std::uint64_t at = cursor_; at < cursor_ + g.slots; ++at) {
+            const std::uint32_t slot = memory_.slot_of(at);
+            if (hungry || g.parts == 1) {
+                if (claim_in(slot, floor, claim)) return true;
+            } else if (untouched(slot)) {
+                if (claim_in(slot, floor, claim)) {
+                    in_hand_ = claim.batch;
+                    cursor_ = claim.batch + 1;
+                    return true;
+                }
+            } else if (!help && any_open(slot, floor)) {
+                help = at;
+            }
+        }
+        for (std::uint64_t at = help.value_or(0); help && at < *help + g.slots; ++at) {
+            if (claim_in(memory_.slot_of(at), floor, claim)) return true;
+        }
+        return false;
+    }
+
+    /// Notes on this worker's line what it begins: for messages, and for finding a sample that kills.
+    void begin(const part_claim& claim) noexcept {
+        auto& line = memory_.worker(me_);
+        line.sample.store(no_sample, std::memory_order_relaxed);
+        line.part.store(claim.part, std::memory_order_relaxed);
+        line.batch.store(claim.batch, std::memory_order_relaxed);
+        line.since_ns.store(now_ns(), std::memory_order_relaxed);
+        line.doing.store(stage::reading, std::memory_order_release);
+        hook_.at(step::worker_recorded);
+    }
+    /// Notes the sample in hand. One relaxed store: it is done for every sample.
+    void record(std::uint64_t sample) noexcept {
+        memory_.worker(me_).sample.store(sample, std::memory_order_relaxed);
+    }
+
+    /// The batch was cancelled meanwhile: publish it as voided, unfilled.
+    bool cancelled(const part_claim& claim) const noexcept {
+        return claim.batch < memory_.control().floor.load(std::memory_order_relaxed);
+    }
+    bool told_to_stop() const noexcept {
+        return memory_.control().phase.load(std::memory_order_relaxed) == detail::phase_stopping;
+    }
+
+    /// Publishes the claim as `state` (ready, failed or voided), and rings the consumer if it waits for just this.
+    /// False when the word was not this worker's any more, which a worker that lives never sees.
+    bool publish(const part_claim& claim, part_state state) noexcept {
+        auto& control = memory_.control();
+        auto word = part_word::decode(claim.word);
+        word.state = state;
+        std::uint64_t expected = claim.word;
+        auto& line = memory_.worker(me_);
+        // (A) publishes the rows, and orders the store before the loads below: of two last publishers one sees both
+        const bool mine = memory_.word(claim.slot, claim.part)
+                              .compare_exchange_strong(expected, word.encode(), std::memory_order_seq_cst);
+        hook_.at(step::worker_published);
+        line.published.store(line.published.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        const bool all_done = memory_.complete(claim.batch);
+        hook_.at(step::worker_checked_batch);
+        if (all_done) {
+            const auto awaited = control.awaited.load(std::memory_order_seq_cst);  // (B) pairs with ring::wait_for
+            hook_.at(step::worker_checked_awaited);
+            if (awaited == claim.batch + 1 || awaited == detail::awaits_any) {
+                control.consumer_bell.fetch_add(1, std::memory_order_seq_cst);
+                hook_.at(step::worker_rang);
+                wait_.wake_all(control.consumer_bell);
+                hook_.at(step::worker_woke);
+            }
+        }
+        return mine;
+    }
+
+    detail::ring_memory& memory() noexcept { return memory_; }
+    const Hook& hook() const noexcept { return hook_; }
+    std::uint32_t index() const noexcept { return me_; }
+    void set_ready() noexcept { memory_.worker(me_).ready.store(1, std::memory_order_release); }
+
+  private:
+    bool untouched(std::uint32_t slot) const noexcept {
+        const auto& h = memory_.head(slot);
+        for (std::uint32_t p = 0; p < memory_.geometry().parts; ++p) {
+            if (part_word::decode(h.words[p].load(std::memory_order_relaxed)).state != part_state::open)
+                return false;
+        }
+        return true;
+    }
+    bool any_open(std::uint32_t slot, std::uint64_t floor) const noexcept {
+        const auto& h = memory_.head(slot);
+        for (std::uint32_t p = 0; p < memory_.geometry().parts; ++p) {
+            const auto w = part_word::decode(h.words[p].load(std::memory_order_seq_cst));
+            if (w.state == part_state::open && w.batch >= floor) return true;
+        }
+        return false;
+    }
+    bool claim_in(std::uint32_t slot, std::uint64_t floor, part_claim& claim,
+                  std::optional<std::uint64_t> only = std::nullopt) noexcept {
+        const auto& g = memory_.geometry();
+        auto& h = memory_.head(slot);
+        for (std::uint32_t p = 0; p < g.parts; ++p) {
+            std::uint64_t seen = h.words[p].load(std::memory_order_seq_cst);
+            auto w = part_word::decode(seen);
+            if (w.state != part_state::open || w.batch < floor || (only && w.batch != *only)) continue;
+            w.state = part_state::filling;
+            w.worker = static_cast<std::uint8_t>(me_);
+            w.incarnation = static_cast<std::uint8_t>(incarnation_);
+            const std::uint64_t mine = w.encode();
+            // (C) pairs with the consumer's OPEN: the request is visible, and its last reads of the slot are over
+            if (!h.words[p].compare_exchange_strong(seen, mine, std::memory_order_seq_cst)) continue;
+            hook_.at(step::worker_claimed);
+            claim = {w.batch, slot, p, g.first_row(p), g.first_row(p + 1), w.attempt, mine};
+            if (!only && g.parts == 1) cursor_ = claim.batch + 1;
+            return true;
+        }
+        return false;
+    }
+
+    /// Nothing to claim: flag, sample, look once more, park. In this order, or a wake is lost (the model's
+    /// mutants).
+    void rest(deadline until) noexcept {
+        auto& control = memory_.control();
+        auto& mask = control.sleepers[me_ / 64];
+        const std::uint64_t bit = std::uint64_t{1} << (me_ % 64);
+        mask.fetch_or(bit, std::memory_order_seq_cst);  // (D) pairs with ring::pay_owed
+        hook_.at(step::worker_flagged);
+        const std::uint32_t seen = control.workers_bell.load(std::memory_order_seq_cst);
+        hook_.at(step::worker_sampled);
+        const bool work = control.phase.load(std::memory_order_seq_cst) == detail::phase_stopping || anything_open();
+        hook_.at(step::worker_rechecked);
+        if (!work) {
+            static_cast<void>(wait_.until_different(control.workers_bell, seen, until));
+            hook_.at(step::worker_parked);
+        }
+        mask.fetch_and(~bit, std::memory_order_seq_cst);
+        hook_.at(step::worker_unflagged);
+    }
+    bool anything_open() const noexcept {
+        const std::uint64_t floor = memory_.control().floor.load(std::memory_order_seq_cst);
+        for (std::uint32_t s = 0; s < memory_.geometry().slots; ++s) {
+            if (any_open(s, floor)) return true;
+        }
+        return false;
+    }
+    /// With nothing to do, makes one more slot's pages present in this process. True when it did.
+    bool warm_next_slot() noexcept {
+        if (warmed_ >= memory_.geometry().slots) return false;
+        warm(memory_.payload(warmed_), static_cast<std::size_t>(memory_.geometry().payload_bytes));
+        ++warmed_;
+        return true;
+    }
+
+    detail::ring_memory memory_;
+    std::uint32_t me_, incarnation_;
+    [[no_unique_address]] Wait wait_;
+    [[no_unique_address]] Hook hook_;
+    std::uint64_t cursor_ = 0;              // where the next look begins: behind the batch that was begun last
+    std::optional<std::uint32_t> in_hand_;  // the slot whose parts this worker is going through
+    std::uint32_t warmed_;
+};
+
+}  // namespace trireme
+
+// ---- trireme/shm/workers.hpp -----------------------------------------------------------------------------
+
+// Worker processes: started, watched, replaced and ended by a zygote.
+//
+// The zygote is a single-threaded process forked when the workers are made. It forks them, so a worker can be
+// replaced long after the trainer has threads and a GPU; it is their reaper, so a death is dealt with at once and
+// without a thread in the trainer; and it watches the trainer, so that nobody outlives it.
+
+namespace trireme {
+
+struct worker_processes_options {
+    const char* who = "workers";  ///< for messages: "engine::forked"
+    std::uint32_t count = 1;
+    std::chrono::nanoseconds grace = std::chrono::seconds(3);       ///< for leaving by themselves at shutdown
+    std::chrono::nanoseconds fork_wait = std::chrono::seconds(10);  ///< for our own threads to come to rest
+};
+
+namespace detail {
+
+/// A child must not run the trainer's handlers, nor die of the terminal's Ctrl-C before the trainer decides.
+inline void reset_signals() noexcept {
+    for (int s = 1; s < 32; ++s) {
+        struct sigaction now {};
+        if (::sigaction(s, nullptr, &now) != 0 || now.sa_handler == SIG_IGN || now.sa_handler == SIG_DFL) continue;
+        ::signal(s, SIG_DFL);
+    }
+    ::signal(SIGINT, SIG_IGN);
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+/// What runs in the zygote.
+template <class Body, class OnDeath>
+class zygote {
+  public:
+    zygote(const worker_processes_options& options, pid_t trainer, fd_ref link, Body& body, OnDeath& on_death)
+        : options_(options),
+          trainer_pid_(trainer),
+          link_(link),
+          body_(body),
+          on_death_(on_death),
+          workers_(options.count) {}
+
+    int run() {
+        ::prctl(PR_SET_NAME, "tri-zygote");
+        reset_signals();
+        trainer_ = pidfd::open(trainer_pid_);
+        if (::getppid() != trainer_pid_) return 0;
+        for (std::uint32_t w = 0; w < options_.count; ++w) start(w);
+        bool told = false;
+        deadline last = deadline::never();
+        while (!told || living() > 0) {
+            if (wait_for_news(last) && trainer_.dead()) return 0;  // the workers die with this process
+            if (!told && told_to_stop()) {
+                told = true;
+                last = deadline::in(options_.grace);
+            }
+            if (told && last.passed()) {
+                for (auto& w : workers_) w.process.send(SIGKILL);
+                last = deadline::never();
+            }
+            for (std::uint32_t w = 0; w < options_.count; ++w) {
+                const auto status = workers_[w].process.poll();
+                if (!status || !workers_[w].process.valid()) continue;
+                const pid_t pid = workers_[w].process.pid();
+                workers_[w].process = child();
+                if (!told && on_death_(worker_id{w}, pid, *status)) start(w);
+            }
+        }
+        return 0;
+    }
+
+  private:
+    struct one {
+        child process;
+        std::uint32_t incarnation = 0;
+    };
+
+    void start(std::uint32_t w) {
+        auto& me = workers_[w];
+        ++me.incarnation;
+        const pid_t zygote_pid = ::getpid();
+        std::fflush(nullptr);
+        const pid_t pid = ::fork();
+        if (pid == 0) {
+            ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // sound: the zygote has one thread, which ends with it
+            if (::getppid() != zygote_pid) ::_exit(1);
+            char name[32];
+            std::snprintf(name, sizeof name, "tri-worker-%u", w);
+            ::prctl(PR_SET_NAME, name);
+            prefer_for_oom_kill();
+            const int status = body_(worker_id{w}, me.incarnation);
+            std::fflush(stdout);
+            ::_exit(status);
+        }
+        if (pid < 0) {
+            // No memory or no process slot now: the others go on, and the death is reported like any other.
+            static_cast<void>(on_death_(worker_id{w}, 0, exit_status{0, 71}));
+            return;
+        }
+        me.process = child(pid, pidfd::open(pid));
+    }
+    static void prefer_for_oom_kill() noexcept {
+        if (std::FILE* f = std::fopen("/proc/self/oom_score_adj", "we"); f != nullptr) {
+            std::fputs("300", f);  // a worker can be replaced, the trainer cannot
+            std::fclose(f);
+        }
+    }
+    std::uint32_t living() const noexcept {
+        std::uint32_t n = 0;
+        for (const auto& w : workers_) n += w.process.valid() ? 1U : 0U;
+        return n;
+    }
+    bool wait_for_news(deadline until) {
+        polled_.clear();
+        polled_.push_back({trainer_.descriptor().get(), POLLIN, 0});
+        if (listening_) polled_.push_back({link_.get(), POLLIN, 0});
+        for (const auto& w : workers_) {
+            if (w.process.valid()) polled_.push_back({w.process.handle().descriptor().get(), POLLIN, 0});
+        }
+        // Every one of them is watched, so the wait ends with whatever can happen; the deadline is for the grace.
+        const int n = ::poll(polled_.data(), static_cast<nfds_t>(polled_.size()),
+                             until.is_never() ? -1 : poll_timeout(until));
+        return n > 0;
+    }
+    bool told_to_stop() {
+        std::array<std::byte, 8> word;
+        std::size_t size = 0;
+        const auto r = receive_message(link_, word, size, deadline::in(std::chrono::nanoseconds(0)));
+        if (r == received::nothing) return false;
+        listening_ = false;
+        return true;
+    }
+
+    worker_processes_options options_;
+    pid_t trainer_pid_;
+    fd_ref link_;
+    Body& body_;
+    OnDeath& on_death_;
+    std::vector<one> workers_;
+    std::vector<pollfd> polled_;
+    pidfd trainer_;
+    bool listening_ = true;
+};
+
+}  // namespace detail
+
+/// The trainer's handle on its worker processes.
+///
+/// Threads    one at a time                 Blocks  the destructor, at most grace + 2 s
+/// Processes  `body(worker_id, incarnation) -> int` runs in each worker; `on_death(worker_id, pid, exit_status) ->
+/// bool`
+///            runs in the zygote after the kernel has confirmed a death and says whether to start that worker anew
+/// Crash      the trainer's death ends all of them; the zygote's death ends the workers and shows as `lost()`
+class worker_processes {
+  public:
+    worker_processes() noexcept = default;
+
+    /// Throws  usage_error (foreign threads are alive), system_error (no process, no descriptor)
+    template <class Body, class OnDeath>
+    worker_processes(const worker_processes_options& options, Body body, OnDeath on_death) : options_(options) {
+        auto [mine, theirs] = socket_pair();
+        link_ = private_descriptor(std::move(mine));
+        const pid_t trainer = ::getpid();
+        const pid_t pid = fork_here(options.who, deadline::in(options.fork_wait));
+        if (pid == 0) {
+            int status = 70;
+            try {
+                status = detail::zygote(options, trainer, theirs.ref(), body, on_death).run();
+            } catch (const std::exception& e) { std::fprintf(stderr, "%s\n", e.what()); }
+            ::_exit(status);
+        }
+        try {
+            zygote_ = child(pid, pidfd::open(pid));
+        } catch (...) {
+            ::kill(pid, SIGKILL);
+            ::waitpid(pid, nullptr, 0);
+            throw;
+        }
+    }
+    worker_processes(worker_processes&&) noexcept = default;
+    worker_processes& operator=(worker_processes&&) noexcept = default;
+    ~worker_processes() { stop(); }
+
+    pid_t zygote_pid() const noexcept { return zygote_.pid(); }
+
+    /// The zygote's status if it is dead, which it must not be before `stop`.
+    std::optional<exit_status> lost() noexcept { return zygote_.valid() ? zygote_.poll() : std::nullopt; }
+
+    /// Waits for the workers to leave, kills those that do not within the grace, reaps all. Idempotent.
+    void stop() noexcept {
+        if (!zygote_.valid()) return;
+        const std::byte word[1]{};
+        static_cast<void>(send_message(link_.ref(), word, deadline::in(std::chrono::milliseconds(100))));
+        static_cast<void>(zygote_.wait(deadline::in(options_.grace + std::chrono::seconds(2))));
+        zygote_.end();
+        link_ = private_descriptor();
+    }
+
+  private:
+    worker_processes_options options_;
+    private_descriptor link_;
+    child zygote_;
+};
 
 }  // namespace trireme
