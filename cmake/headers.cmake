@@ -43,6 +43,18 @@ set(TRIREME_HEADERS
   trireme/shm/steps.hpp
   trireme/shm/word.hpp
   trireme/shm/workers.hpp
+  trireme/threads.hpp
+  trireme/threads/cpu_budget.hpp
+  trireme/threads/detail/fork_count.hpp
+  trireme/threads/detail/loop_job.hpp
+  trireme/threads/detail/team.hpp
+  trireme/threads/local_ranks.hpp
+  trireme/threads/parallel_for.hpp
+  trireme/threads/parallel_reduce.hpp
+  trireme/threads/placement.hpp
+  trireme/threads/pool.hpp
+  trireme/threads/pool_options.hpp
+  trireme/threads/schedule.hpp
   trireme/trireme.hpp)
 
 set(TRIREME_ZLIB_HEADERS)

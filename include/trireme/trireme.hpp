@@ -4,3 +4,4 @@
 #include <trireme/core.hpp>
 #include <trireme/shm.hpp>
 #include <trireme/sys.hpp>
+#include <trireme/threads.hpp>

@@ -35,6 +35,7 @@ inline constexpr version_number version{TRIREME_VERSION_MAJOR, TRIREME_VERSION_M
 #include <charconv>
 #include <chrono>
 #include <climits>
+#include <cmath>
 #include <compare>
 #include <concepts>
 #include <cstddef>
@@ -43,6 +44,7 @@ inline constexpr version_number version{TRIREME_VERSION_MAJOR, TRIREME_VERSION_M
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
@@ -3863,5 +3865,1222 @@ class worker_processes {
     private_descriptor link_;
     child zygote_;
 };
+
+}  // namespace trireme
+
+// ---- trireme/threads/cpu_budget.hpp ----------------------------------------------------------------------
+
+// How many CPUs this process may count on: its affinity mask, and the tightest quota of CPU time above it. Every
+// default number of threads comes from here.
+
+namespace trireme {
+
+/// CPUs and CPU time that this process may use, and what limited them. A value: discover it once and hand parts on.
+struct cpu_budget {
+    cpu_set usable;               ///< affinity mask and cpuset, never empty
+    std::optional<double> quota;  ///< CPUs' worth of time in each period; nothing: no quota
+    std::string limited_by{};     ///< the mask or file that decides `compute()`
+    std::vector<std::string> warnings{};
+
+    /// Reads the limits of this process, or those of a copied tree of /proc and /sys under another `root`.
+    ///
+    /// Blocks  for some reads of small files        Throws  nothing but std::bad_alloc
+    static cpu_budget discover(const std::string& root = "/");
+
+    /// Threads for loops: the whole CPUs in the budget, rounded down and at least 1. A team with one thread more
+    /// than its quota pays waits up to a whole period for that one.
+    unsigned compute() const noexcept { return whole(std::floor(quota.value_or(cpus()))); }
+    /// Threads or processes that mostly read and wait: rounded up.
+    unsigned loading() const noexcept { return whole(std::ceil(quota.value_or(cpus()))); }
+
+    /// The part of one of the ranks of this host: a contiguous part of the CPUs and an equal part of the quota.
+    cpu_budget share(shard local) const;
+
+    /// One line: "2 threads on CPUs 0-15, limited by a quota of 2.5 CPUs (/sys/fs/cgroup/a/cpu.max)".
+    std::string text() const {
+        const auto n = compute();
+        return std::to_string(n) + (n == 1 ? " thread" : " threads") + " on CPUs " + usable.text() +
+               ", limited by " + limited_by;
+    }
+
+  private:
+    double cpus() const noexcept { return static_cast<double>((std::max)(1U, usable.count())); }
+    unsigned whole(double n) const noexcept { return static_cast<unsigned>((std::clamp)(n, 1.0, cpus())); }
+};
+
+namespace detail {
+
+/// A CPU list in a file, or in one line of it. Nothing if there is none, or with a warning if it cannot be read.
+inline std::optional<cpu_set> cpus_in(const std::string& file, std::string_view line_name,
+                                      std::vector<std::string>& warnings) {
+    const auto text = cgroup::slurp(file);
+    if (!text) return std::nullopt;
+    std::string_view list = *text;
+    if (!line_name.empty()) {
+        std::string_view lines = *text;
+        list = {};
+        while (!lines.empty() && list.empty()) {
+            auto line = cgroup::next(lines, '\n');
+            if (cgroup::next(line, ':') == line_name) list = line;
+        }
+    }
+    cpu_set cpus;
+    if (const auto fault = parse_cpu_list(list, cpus)) {
+        warnings.push_back(cgroup::say::not_understood(file, list, fault.why));
+        return std::nullopt;
+    }
+    return cpus.empty() ? std::nullopt : std::optional(cpus);
+}
+
+inline std::string quota_text(double cpus) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f", cpus);
+    std::string_view s = text;  // at least one decimal, at most two
+    return std::string(s.back() == '0' ? s.substr(0, s.size() - 1) : s);
+}
+
+}  // namespace detail
+
+inline cpu_budget cpu_budget::discover(const std::string& given) {
+    std::string root = given;
+    while (!root.empty() && root.back() == '/') root.pop_back();
+    cpu_budget b;
+    auto online = detail::cpus_in(root + "/sys/devices/system/cpu/online", "", b.warnings);
+    auto mask = std::optional(process_cpus());
+    if (!root.empty()) {  // a tree's own mask, where it was copied with it
+        mask = detail::cpus_in(root + "/proc/self/status", "Cpus_allowed_list", b.warnings);
+        if (!mask) mask = online;
+    }
+    auto quota = cpu_quota(root);
+    auto cpuset = cpuset_cpus(root);
+    b.warnings.insert(b.warnings.end(), quota.warnings.begin(), quota.warnings.end());
+    b.warnings.insert(b.warnings.end(), cpuset.warnings.begin(), cpuset.warnings.end());
+
+    b.usable = mask ? *mask : process_cpus();
+    // An empty intersection would be two readings at odds, not a process without CPUs.
+    if (cpuset.cpus && !(*cpuset.cpus & b.usable).empty()) b.usable = *cpuset.cpus & b.usable;
+    b.quota = quota.cpus;
+    if (b.quota && *b.quota < b.cpus())
+        b.limited_by = "a quota of " + detail::quota_text(*b.quota) + " CPUs (" + quota.file + ")";
+    else if (online && b.usable == *online)
+        b.limited_by = "the CPUs that are online";
+    else if (cpuset.cpus && b.usable == *cpuset.cpus)
+        b.limited_by = "the cpuset (" + cpuset.file + ")";
+    else
+        b.limited_by = "the affinity mask";
+    return b;
+}
+
+inline cpu_budget cpu_budget::share(shard local) const {
+    cpu_budget part = *this;
+    if (local.count <= 1) return part;
+    part.usable = usable.share(local);
+    if (quota) part.quota = *quota / local.count;
+    part.limited_by += ", rank " + std::to_string(local.index) + " of " + std::to_string(local.count) + " here";
+    return part;
+}
+
+}  // namespace trireme
+
+// ---- trireme/threads/local_ranks.hpp ---------------------------------------------------------------------
+
+// How many ranks of the job share this host's CPUs: what everything that sizes itself divides by.
+
+namespace trireme {
+
+namespace detail {
+inline std::atomic<std::uint32_t>& told_local_ranks() noexcept {
+    static std::atomic<std::uint32_t> n{0};
+    return n;
+}
+}  // namespace detail
+
+/// Set by `launch` and `world`; before that what the launcher says in LOCAL_WORLD_SIZE; else 1.
+inline std::uint32_t local_ranks() noexcept {
+    if (const auto n = detail::told_local_ranks().load(std::memory_order_relaxed); n != 0) return n;
+    const char* const text = std::getenv("LOCAL_WORLD_SIZE");
+    const long n = text != nullptr ? std::strtol(text, nullptr, 10) : 1;
+    return n > 1 && n < 65536 ? static_cast<std::uint32_t>(n) : 1;
+}
+inline void set_local_ranks(std::uint32_t n) noexcept {
+    detail::told_local_ranks().store(n, std::memory_order_relaxed);
+}
+
+}  // namespace trireme
+
+// ---- trireme/threads/detail/fork_count.hpp ---------------------------------------------------------------
+
+// How many forks lie between this process and the one that first asked. A pool compares: its threads exist only in
+// the process that started them, and getpid() would be a system call in every loop.
+
+namespace trireme::detail {
+
+inline std::atomic<std::uint32_t> fork_counter{0};
+
+/// Grows by one in each child of fork(); the same for the life of a process.
+inline std::uint32_t fork_count() noexcept {
+    // Registered by the first pool, before it starts a thread. It only counts: a handler must not take locks.
+    static const bool counting = [] {
+        ::pthread_atfork(nullptr, nullptr, [] { fork_counter.fetch_add(1, std::memory_order_relaxed); });
+        return true;
+    }();
+    static_cast<void>(counting);
+    return fork_counter.load(std::memory_order_relaxed);
+}
+
+}  // namespace trireme::detail
+
+// ---- trireme/threads/detail/team.hpp ---------------------------------------------------------------------
+
+// The fork-join team behind a pool: helpers that wait for one word to change, run their part of a loop, and answer
+// on a line of their own. No queue, no allocation and no system call in a loop, unless somebody sleeps.
+//
+// A loop is published by one store of `word_` (its number and how many take part). Each participant's part is
+// claimed before it is run: by its helper, or, when the helper has not begun, by the caller, who has nothing else
+// to do. So a helper that sleeps or was preempted costs the caller its help and not a wait.
+
+namespace trireme::detail {
+
+namespace say {
+inline message forked_inside_a_loop(unsigned helper) {
+    return {"a parallel loop cannot be finished in a forked child: its helper thread " + std::to_string(helper) +
+                " exists in the parent only",
+            "pid " + std::to_string(::getpid()),
+            "leave the child by exec or _exit, or fork outside of loop bodies"};
+}
+}  // namespace say
+
+/// The first exception of a loop, for the thread that waits for it.
+class first_exception {
+  public:
+    /// In a handler: keeps the exception if it is the first, and tells the others to stop.
+    void keep() noexcept {
+        if (!stopped_.exchange(true, std::memory_order_acq_rel)) thrown_ = std::current_exception();
+    }
+    bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+    /// After all parts have ended: throws what was kept, if anything, and is as new.
+    void rethrow() {
+        if (!stopped()) return;
+        stopped_.store(false, std::memory_order_relaxed);
+        std::rethrow_exception(std::exchange(thrown_, nullptr));
+    }
+
+  private:
+    std::atomic<bool> stopped_{false};
+    std::exception_ptr thrown_;  // written by whoever set the flag first, read after the join
+};
+
+class team {
+  public:
+    static constexpr unsigned most_threads = 1024;
+    /// What describes a loop travels on the cache line that announces it, so it has to fit there.
+    static constexpr std::size_t most_job_bytes = 40;
+    /// Runs participant k's part of a loop for n. Finds the job by `job<Job>()`.
+    using part_function = void (*)(team& self, unsigned k, unsigned n) noexcept;
+
+    team() noexcept : born_(fork_count()) {}
+    team(const team&) = delete;
+    team& operator=(const team&) = delete;
+    /// Nobody may be in a loop. In a forked child the helpers do not exist, and nothing is waited for.
+    ~team() {
+        if (!lost()) {
+            word_.store(stop_word, std::memory_order_seq_cst);
+            wake_sleepers(most_threads);
+        }
+        seats_.clear();  // joins
+    }
+
+    /// Whether the process was forked since this was made, so that the helpers are gone.
+    bool lost() const noexcept { return fork_counter.load(std::memory_order_relaxed) != born_; }
+
+    /// Takes the team for one loop; never waits. False when a loop has it: one of another thread, or the one whose
+    /// body asks.
+    bool try_lock() noexcept {
+        return !busy_.load(std::memory_order_relaxed) && !busy_.exchange(true, std::memory_order_acquire);
+    }
+    void unlock() noexcept { busy_.store(false, std::memory_order_release); }
+
+    /// With the team locked: helpers for `n` threads exist; thread k gets `cpus(k)`.
+    template <class CpusOf>
+    void ensure(unsigned n, std::chrono::nanoseconds spin, const CpusOf& cpus) {
+        if (spin_ns_.load(std::memory_order_relaxed) != spin.count())
+            spin_ns_.store(spin.count(), std::memory_order_relaxed);
+        while (seats_.size() < n) add_seat(cpus(static_cast<unsigned>(seats_.size())));
+    }
+
+    /// With the team locked and `n` <= the threads ensured: runs part k of the job for k = 0 .. n-1, part 0 in the
+    /// calling thread, and returns when all have run.
+    /// Throws  the first exception that a part kept in `error()`; usage_error in a child that was forked by the job
+    ///         itself, whose helpers are not there
+    template <class Job>
+    void run(unsigned n, part_function part, const Job& job) {
+        static_assert(std::is_trivially_copyable_v<Job> && sizeof(Job) <= most_job_bytes);
+        part_ = part;
+        std::memcpy(job_, &job, sizeof job);
+        const auto loop = ++loop_;
+        word_.store(pack(loop, n), std::memory_order_seq_cst);  // (A) publishes the job; (S) before `asleep_`
+        const bool some_slept = wake_sleepers(n);
+        part(*this, 0, n);
+        // A helper that was awake has begun by now, or does within half a microsecond. Looking without a pause in
+        // between is rude to a neighbour on the same core, and short.
+        patience left = some_slept ? patience{1, 0} : patience{400, 64};
+        for (unsigned k = 1; k < n; ++k) {
+            const auto& done = seats_[k]->done;
+            while (left.looks > 0 && done.load(std::memory_order_acquire) != loop) --left.looks;  // (C)
+            if (left.looks == 0) finish(k, n, left);
+        }
+        error_.rethrow();
+    }
+
+    /// In a part: the job that `run` was given.
+    template <class Job>
+    Job job() const noexcept {
+        Job copy{};
+        std::memcpy(&copy, job_, sizeof copy);
+        return copy;
+    }
+    first_exception& error() noexcept { return error_; }
+
+    /// The word of participant k that a schedule may use to hand out its share. Only inside `run`, or locked.
+    std::atomic<std::uint64_t>& share(unsigned k) noexcept { return seats_[k]->share; }
+
+    /// What became of the helpers' CPUs, for those started so far, from thread 1 on.
+    std::vector<binding> bindings() const {
+        const std::scoped_lock hold(growing_);
+        std::vector<binding> all;
+        for (std::size_t k = 1; k < seats_.size(); ++k) all.push_back(seats_[k]->bound);
+        return all;
+    }
+
+    std::unique_ptr<team> previous;  ///< in a forked child: the parent's, whose frames may still be on this stack
+
+  private:
+    static constexpr unsigned count_bits = 16;
+    static constexpr std::uint64_t stop_word = (std::numeric_limits<std::uint64_t>::max)();
+    static constexpr std::uint64_t pack(std::uint64_t loop, unsigned n) noexcept { return loop << count_bits | n; }
+    static constexpr unsigned participants(std::uint64_t word) noexcept {
+        return static_cast<unsigned>(word & ((1U << count_bits) - 1));
+    }
+
+    /// How long the caller gives the helpers together to begin, before it takes over what they have not.
+    struct patience {
+        int looks, pauses;
+    };
+
+    /// One participant. Three lines, because each has another writer in the hot path.
+    struct seat {
+        alignas(flag_line) std::atomic<std::uint64_t> claimed{0};  // last loop whose part was begun, by whomever
+        alignas(flag_line) std::atomic<std::uint64_t> done{0};     // last loop whose part the helper finished
+        alignas(flag_line) std::atomic<std::uint64_t> share{0};    // the schedule's
+        alignas(flag_line) cpu_set cpus;
+        binding bound;
+        std::atomic<std::uint32_t> started{0};
+        registered_thread thread;  // last: joined before the rest goes
+    };
+
+    [[gnu::noinline]] void add_seat(cpu_set cpus) {
+        const std::scoped_lock hold(growing_);
+        const auto k = static_cast<unsigned>(seats_.size());
+        seats_.reserve(k + 1U);
+        auto s = std::make_unique<seat>();
+        if (k > 0) {
+            s->cpus = std::move(cpus);
+            char name[16];
+            std::snprintf(name, sizeof name, "tri-c%02u", k);
+            s->thread = registered_thread(
+                name,
+                [this, self = s.get(), k, seen = word_.load(std::memory_order_relaxed)] { help(*self, k, seen); });
+            while (s->started.load(std::memory_order_acquire) == 0)
+                futex_wait(s->started, 0, deadline::in(std::chrono::milliseconds(50)));
+        }
+        seats_.push_back(std::move(s));
+    }
+
+    /// A helper's life.
+    void help(seat& me, unsigned k, std::uint64_t seen) {
+        // A new thread has the mask of the one that started it, which may be bound to a single CPU.
+        me.bound = thread_cpus() == me.cpus ? binding{me.cpus, me.cpus} : try_bind_this_thread(me.cpus);
+        me.started.store(1, std::memory_order_release);
+        futex_wake(me.started);
+        idle_clock idle;
+        for (;;) {
+            seen = next_word(k, seen, idle);
+            if (seen == stop_word) return;
+            if (k >= participants(seen)) continue;  // this loop is for fewer threads
+            idle.restart();  // even if the caller was faster: it is in need of us now, and may be again soon
+            const std::uint64_t loop = seen >> count_bits;
+            {
+                // Before the claim: a helper that waits here for a fork to end must not keep a part from the
+                // caller.
+                const user_section running_user_code;
+                std::uint64_t last = me.claimed.load(std::memory_order_relaxed);
+                // (B) pairs with finish(): whoever moves `claimed` to `loop` runs the part
+                if (last >= loop || !me.claimed.compare_exchange_strong(last, loop, std::memory_order_acq_rel))
+                    continue;
+                part_(*this, k, participants(seen));  // the claim holds the caller in run(): it is this loop's
+            }
+            me.done.store(loop, std::memory_order_seq_cst);  // (C) publishes the results; (D) before `awaited_`
+            if (awaited_.load(std::memory_order_seq_cst) == k) {
+                finished_.fetch_add(1, std::memory_order_release);
+                futex_wake(finished_);
+            }
+            idle.restart();
+        }
+    }
+
+    /// When a helper ran out of work. The clock is read only after a first round of polls found nothing.
+    struct idle_clock {
+        std::uint64_t since = 0;
+        void restart() noexcept { since = 0; }
+        bool longer_than(std::int64_t ns) noexcept {
+            const auto now = now_ns();
+            if (since == 0) since = now;
+            return static_cast<std::int64_t>(now - since) >= ns;
+        }
+    };
+
+    /// Waits until the word differs from `seen`: spins for the budget, by time, then sleeps.
+    std::uint64_t next_word(unsigned k, std::uint64_t seen, idle_clock& idle) noexcept {
+        const auto spin = spin_ns_.load(std::memory_order_relaxed);
+        for (;;) {
+            for (int i = 0; i < 64; ++i) {
+                const auto now = word_.load(std::memory_order_acquire);  // (A) pairs with run
+                if (now != seen) return now;
+                if (spin <= 0) break;
+                cpu_relax();
+            }
+            if (idle.longer_than(spin)) break;
+        }
+        auto& asleep = asleep_[k / 64];
+        const std::uint64_t mine = std::uint64_t{1} << (k % 64);
+        asleep.fetch_or(mine, std::memory_order_seq_cst);  // (S) before the look at the word below
+        std::uint64_t now = 0;
+        for (;;) {
+            const auto bell = bell_.load(std::memory_order_acquire);
+            now = word_.load(std::memory_order_seq_cst);  // (S) either this sees the new word, or run sees the bit
+            if (now != seen) break;
+            ::syscall(SYS_futex, &bell_, FUTEX_WAIT_BITSET_PRIVATE, bell, nullptr, nullptr, wake_bit(k));
+        }
+        asleep.fetch_and(~mine, std::memory_order_relaxed);
+        return now;
+    }
+
+    /// Wakes those of the helpers 1 .. n-1 that sleep; no system call if none does.
+    bool wake_sleepers(unsigned n) noexcept {
+        std::uint32_t bits = 0;
+        for (unsigned from = 0; from < n; from += 64) {
+            auto found = asleep_[from / 64].load(std::memory_order_seq_cst);  // (S)
+            if (n - from < 64) found &= (std::uint64_t{1} << (n - from)) - 1;
+            bits |= static_cast<std::uint32_t>(found) | static_cast<std::uint32_t>(found >> 32);
+        }
+        if (bits == 0) return false;
+        ring(bits);
+        return true;
+    }
+    [[gnu::noinline]] void ring(std::uint32_t bits) noexcept {
+        bell_.fetch_add(1, std::memory_order_release);
+        ::syscall(SYS_futex, &bell_, FUTEX_WAKE_BITSET_PRIVATE, (std::numeric_limits<int>::max)(), nullptr, nullptr,
+                  bits);
+    }
+    static constexpr std::uint32_t wake_bit(unsigned k) noexcept { return 1U << (k % 32); }
+
+    /// The caller's end of participant k: waits for its helper, or runs the part if nobody has begun it.
+    [[gnu::noinline]] void finish(unsigned k, unsigned n, patience& left) {
+        seat& s = *seats_[k];
+        for (; left.pauses > 0; --left.pauses) {
+            if (s.done.load(std::memory_order_acquire) == loop_) return;  // (C) pairs with help
+            cpu_relax();
+        }
+        // Only now, since the look takes the line from its helper, which then pays to get it back for the next
+        // loop.
+        std::uint64_t last = s.claimed.load(std::memory_order_relaxed);
+        if (last != loop_ && s.claimed.compare_exchange_strong(last, loop_, std::memory_order_acq_rel)) {  // (B)
+            part_(*this, k, n);
+            return;
+        }
+        idle_clock waiting;
+        do {
+            for (int i = 0; i < 64; ++i) {
+                if (s.done.load(std::memory_order_acquire) == loop_) return;
+                cpu_relax();
+            }
+        } while (!waiting.longer_than(spin_ns_.load(std::memory_order_relaxed)));
+        awaited_.store(k, std::memory_order_seq_cst);  // (D) before the look at `done` below
+        for (;;) {
+            const auto seen = finished_.load(std::memory_order_acquire);
+            if (s.done.load(std::memory_order_seq_cst) == loop_) break;  // (D) either this sees it, or help sees k
+            if (lost()) throw usage_error(say::forked_inside_a_loop(k));
+            futex_wait(finished_, seen, deadline::in(std::chrono::milliseconds(50)));
+        }
+        awaited_.store(0, std::memory_order_relaxed);
+    }
+
+    // Written by the caller once a loop, read by every helper: the word and what it announces, on one line.
+    alignas(flag_line) std::atomic<std::uint64_t> word_{0};
+    part_function part_ = nullptr;
+    std::byte job_[most_job_bytes]{};
+    std::atomic<std::int64_t> spin_ns_{0};
+
+    // The caller's own.
+    alignas(flag_line) std::atomic<bool> busy_{false};
+    std::uint64_t loop_ = 0;
+    std::uint32_t born_;
+    std::vector<std::unique_ptr<seat>> seats_;
+    mutable std::mutex growing_;  // seats_ against bindings()
+
+    // Rarely written: only when somebody throws or goes to sleep.
+    alignas(flag_line) first_exception error_;
+    std::array<std::atomic<std::uint64_t>, most_threads / 64> asleep_{};
+    std::atomic<std::uint32_t> awaited_{0};   // the participant whose end the sleeping caller waits for
+    std::atomic<std::uint32_t> bell_{0};      // helpers sleep on this
+    std::atomic<std::uint32_t> finished_{0};  // the caller sleeps on this
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/threads/pool_options.hpp --------------------------------------------------------------------
+
+// What a pool is made of.
+
+namespace trireme {
+
+/// Filled by hand or by a placement::plan.
+struct pool_options {
+    /// The caller included; 0: as many as the budget gives.
+    unsigned threads = 0;
+    /// CPUs of thread k. Thread 0 is whoever calls the loops and is never bound by the pool: bind it yourself to
+    /// cpus[0] if you want. Empty: the CPUs of the process for all.
+    std::vector<cpu_set> cpus{};
+    /// How long a thread without work looks for the next loop before it sleeps. Applies while the pool's threads
+    /// are not more than `cores`; with more threads they sleep at once, for spinning would keep others off.
+    std::chrono::nanoseconds spin = std::chrono::milliseconds(2);
+    /// CPUs that the pool may count on; 0: those of the budget.
+    unsigned cores = 0;
+};
+
+}  // namespace trireme
+
+// ---- trireme/threads/placement.hpp -----------------------------------------------------------------------
+
+// Placement: which CPUs each thread of a pool gets. Policies are types; a plan divides the CPUs of a host among the
+// ranks on it first.
+//
+// The policies go by CPU number alone: neighbours are neighbouring numbers.
+
+namespace trireme {
+
+/// Who gives CPUs to threads.
+///
+///   cpus_for(usable, n)   n sets, for the threads 0 .. n-1; thread 0 is the one that calls the loops
+///
+/// The compiler cannot check: each set is a non-empty part of `usable`.
+/// Reference model: placement::none below.
+template <class P>
+concept placement_policy = requires(const P& p, const cpu_set& usable, unsigned n) {
+    { p.cpus_for(usable, n) } -> std::same_as<std::vector<cpu_set>>;
+};
+
+namespace detail::say {
+inline message too_few_cpus(unsigned wanted, const cpu_set& usable) {
+    return {std::to_string(wanted) + " threads with a CPU each are wanted, but only " +
+                std::to_string(usable.count()) + (usable.count() == 1 ? " CPU is" : " CPUs are") + " allowed: {" +
+                usable.text() + "}",
+            "", "fewer threads, a wider mask for the process, or placement with .may_share = true"};
+}
+}  // namespace detail::say
+
+namespace placement {
+
+/// Every thread may run on every usable CPU; the kernel decides. Right when other work shares the CPUs.
+struct none {
+    std::vector<cpu_set> cpus_for(const cpu_set& usable, unsigned n) const { return {n, usable}; }
+};
+static_assert(placement_policy<none>);
+
+/// One CPU a thread, the lowest numbers first: threads next to each other share what neighbouring CPUs share.
+struct compact {
+    bool may_share = true;  ///< more threads than CPUs: start again with the first CPU; false: an error
+
+    /// Throws  usage_error naming both numbers, if the CPUs are too few and may not be shared
+    std::vector<cpu_set> cpus_for(const cpu_set& usable, unsigned n) const {
+        const unsigned have = usable.count();
+        if (have == 0 || (n > have && !may_share)) throw usage_error(detail::say::too_few_cpus(n, usable));
+        std::vector<cpu_set> cpus;
+        for (unsigned k = 0; k < n; ++k) cpus.push_back({usable.nth(k % have)});
+        return cpus;
+    }
+};
+static_assert(placement_policy<compact>);
+
+/// One CPU a thread, as far apart in number as the usable ones allow: each thread gets the caches of more CPUs.
+struct spread {
+    bool may_share = true;  ///< more threads than CPUs: start again with the first CPU; false: an error
+
+    /// Throws  usage_error naming both numbers, if the CPUs are too few and may not be shared
+    std::vector<cpu_set> cpus_for(const cpu_set& usable, unsigned n) const {
+        const unsigned have = usable.count();
+        if (n >= have) return compact{may_share}.cpus_for(usable, n);
+        std::vector<cpu_set> cpus;
+        for (unsigned k = 0; k < n; ++k) cpus.push_back({usable.nth(k * have / n)});
+        return cpus;
+    }
+};
+static_assert(placement_policy<spread>);
+
+}  // namespace placement
+
+namespace placement {
+
+/// Divides what the host gives to this process's user among the ranks on the host, and says what each part gets.
+///
+/// Threads  a value
+class plan {
+  public:
+    /// For rank `local.index` of the `local.count` on this host.
+    explicit plan(shard local, const cpu_budget& host = cpu_budget::discover())
+        : local_(local), mine_(host.share(local)) {}
+    /// For whatever knows its place among the ranks of its host.
+    template <class World>
+    requires requires(const World& w) {
+        { w.local_shard() } -> std::convertible_to<shard>;
+    }
+    explicit plan(const World& w) : plan(static_cast<shard>(w.local_shard())) {}
+
+    const cpu_budget& budget() const noexcept { return mine_; }
+
+    /// Options for the pool of this rank: a thread for each of its CPUs, placed by `how`.
+    template <placement_policy Placement = none>
+    pool_options compute(const Placement& how = {}) const {
+        const unsigned n = mine_.compute();
+        return {.threads = n, .cpus = how.cpus_for(mine_.usable, n), .cores = n};
+    }
+
+    /// "rank 0 of 2 on this host: 1 thread on CPUs 0, limited by the affinity mask, rank 0 of 2 here".
+    std::string text() const {
+        return "rank " + std::to_string(local_.index) + " of " + std::to_string(local_.count) +
+               " on this host: " + mine_.text();
+    }
+
+  private:
+    shard local_;
+    cpu_budget mine_;
+};
+
+}  // namespace placement
+
+}  // namespace trireme
+
+// ---- trireme/threads/pool.hpp ----------------------------------------------------------------------------
+
+// A pool of threads for loops: parallel_for and parallel_reduce run on it. The calling thread takes part, so a pool
+// of n threads has n-1 helpers, started by the first loop that needs them.
+
+namespace trireme {
+
+namespace detail {
+
+struct pool_access;
+
+namespace say {
+inline message bad_thread_count(const std::string& asked) {
+    return {"a pool cannot have " + asked + " threads", "",
+            "use 1 (the caller alone) to " + std::to_string(team::most_threads) + ", or no number for the default"};
+}
+inline message bad_pool_cpus(std::size_t sets, unsigned threads) {
+    return {"a pool of " + std::to_string(threads) + " threads was given CPUs for " + std::to_string(sets), "",
+            "give pool_options::cpus one set a thread, the caller's first, or none at all"};
+}
+}  // namespace say
+
+}  // namespace detail
+
+/// Threads that share the work of loops.
+///
+/// A loop inside a loop, and a loop while another thread's loop has the pool, runs in the calling thread alone: it
+/// never waits for threads that are busy, so it cannot deadlock, and no thread more than the pool's is started.
+///
+/// Blocks     construction does not start a thread; the first loop starts those it needs; the destructor joins them
+/// Threads    any thread may start loops; destroy it when none is running
+/// Processes  after fork() the child's first loop starts threads of its own; the parent's pool is not affected
+/// Crash      in a child of fork() the destructor waits for nobody
+class alignas(cache_line) pool {
+  public:
+    /// As many threads as this process may use CPUs (cpu_budget), bound to no single one of them.
+    pool() : pool(pool_options{}) {}
+
+    /// Throws  usage_error for less than 1 thread
+    template <std::integral Count>
+    requires(!std::same_as<Count, bool>) explicit pool(Count threads)
+        : pool(pool_options{.threads = counted(threads)}) {}
+
+    /// Threads on CPUs chosen by a policy from those of the process: `pool{placement::compact{}}`.
+    /// Throws  usage_error for what the policy cannot do
+    template <placement_policy Placement>
+    explicit pool(const Placement& how) : pool(how, cpu_budget::discover().compute()) {}
+    template <placement_policy Placement, std::integral Count>
+    pool(const Placement& how, Count threads)
+        : pool(pool_options{.threads = counted(threads), .cpus = how.cpus_for(process_cpus(), counted(threads))}) {}
+
+    /// Throws  usage_error naming the CPUs that the process may not use, or that the sets are not one a thread
+    explicit pool(pool_options options) : options_(std::move(options)) {
+        if (options_.threads == 0 || options_.cores == 0) {
+            const auto budget = cpu_budget::discover().compute();
+            if (options_.threads == 0)
+                options_.threads = options_.cpus.empty() ? budget : static_cast<unsigned>(options_.cpus.size());
+            if (options_.cores == 0) options_.cores = budget;
+        }
+        counted(options_.threads);
+        if (!options_.cpus.empty() && options_.cpus.size() != options_.threads)
+            throw usage_error(detail::say::bad_pool_cpus(options_.cpus.size(), options_.threads));
+        for (const auto& cpus : options_.cpus) {
+            if (cpus.empty()) throw usage_error(detail::say::binding_to_nothing());
+            if (!process_cpus().contains(cpus))
+                throw usage_error(detail::say::cpus_not_allowed(cpus, process_cpus()));
+        }
+        threads_.store(options_.threads, std::memory_order_relaxed);
+        team_.store(new detail::team, std::memory_order_release);
+    }
+    pool(const pool&) = delete;
+    pool& operator=(const pool&) = delete;
+    ~pool() { delete team_.load(std::memory_order_acquire); }
+
+    /// Threads that a loop may use, the caller included.
+    unsigned num_threads() const noexcept { return threads_.load(std::memory_order_relaxed); }
+
+    /// Changes it for the loops that start afterwards, from any thread. Fewer: the others sleep and are kept, so
+    /// that changing back starts none. More than the pool was made with: they get CPUs in turn, if CPUs were given.
+    /// Throws  usage_error for less than 1; the old number stays
+    template <std::integral Count>
+    void set_num_threads(Count threads) {
+        threads_.store(counted(threads), std::memory_order_relaxed);
+    }
+
+    /// What each helper started so far asked of the system, and got: thread 1 first.
+    std::vector<binding> bindings() const { return team_.load(std::memory_order_acquire)->bindings(); }
+    const pool_options& options() const noexcept { return options_; }
+
+  private:
+    friend struct detail::pool_access;
+
+    template <std::integral Count>
+    static unsigned counted(Count n) {
+        if (std::cmp_less(n, 1) || std::cmp_greater(n, detail::team::most_threads))
+            throw usage_error(detail::say::bad_thread_count(std::to_string(n)));
+        return static_cast<unsigned>(n);
+    }
+
+    const cpu_set& cpus_of(unsigned k) const {
+        return options_.cpus.empty() ? process_cpus() : options_.cpus[k % options_.cpus.size()];
+    }
+
+    /// The team of this process: in a forked child a new one, while the parent's is kept until the pool goes,
+    /// because the fork may have happened inside one of its loops.
+    detail::team& current() {
+        auto* const seen = team_.load(std::memory_order_acquire);
+        return seen->lost() ? after_fork(seen) : *seen;
+    }
+    [[gnu::noinline]] detail::team& after_fork(detail::team* seen) {
+        while (seen->lost()) {
+            auto fresh = std::make_unique<detail::team>();
+            fresh->previous.reset(seen);
+            if (team_.compare_exchange_strong(seen, fresh.get(), std::memory_order_acq_rel))
+                return *fresh.release();
+            static_cast<void>(fresh->previous.release());  // another thread was first, and keeps it
+        }
+        return *seen;
+    }
+
+    pool_options options_;
+    std::atomic<unsigned> threads_{1};
+    std::atomic<detail::team*> team_{nullptr};
+};
+
+namespace detail {
+
+/// The team of a pool for the length of one loop, or nobody.
+class loop_team {
+  public:
+    loop_team() noexcept = default;
+    loop_team(team* locked, unsigned n) noexcept : team_(locked), n_(n) {}
+    loop_team(const loop_team&) = delete;
+    loop_team& operator=(const loop_team&) = delete;
+    ~loop_team() {
+        if (team_ != nullptr) team_->unlock();
+    }
+    explicit operator bool() const noexcept { return team_ != nullptr; }
+    unsigned size() const noexcept { return n_; }
+    team* operator->() const noexcept { return team_; }
+
+  private:
+    team* team_ = nullptr;
+    unsigned n_ = 1;
+};
+
+struct pool_access {
+    /// Up to `useful` threads of the pool, helpers started; nobody if one is enough or the team has a loop.
+    /// Throws  system_error when a helper cannot be started
+    static loop_team enter(pool& p, std::uint64_t useful) {
+        const unsigned wanted = p.num_threads();
+        const auto n = static_cast<unsigned>((std::min)(std::uint64_t{wanted}, useful));
+        if (n < 2) return {};
+        team& t = p.current();
+        if (!t.try_lock()) return {};
+        try {
+            t.ensure(n, wanted <= p.options_.cores ? p.options_.spin : std::chrono::nanoseconds(0),
+                     [&p](unsigned k) -> const cpu_set& { return p.cpus_of(k); });
+        } catch (...) {
+            t.unlock();
+            throw;
+        }
+        return {&t, n};
+    }
+};
+
+}  // namespace detail
+
+}  // namespace trireme
+
+// ---- trireme/threads/schedule.hpp ------------------------------------------------------------------------
+
+// Which indices a loop visits (range, blocked), and how they are shared out among threads (schedule::).
+
+namespace trireme {
+
+/// The indices begin, begin + step, ... that lie before `end`; with a negative step, those that lie after it.
+/// `range{10, 0, -3}` is 10 7 4 1. A step of 0 is an error when the loop starts.
+template <std::integral Index>
+struct range {
+    Index begin{};
+    Index end{};
+    std::make_signed_t<Index> step = 1;
+};
+template <class Begin, class End>
+range(Begin, End) -> range<std::common_type_t<Begin, End>>;
+template <class Begin, class End, class Step>
+range(Begin, End, Step) -> range<std::common_type_t<Begin, End>>;
+
+/// The indices [begin, end), handed to the body in contiguous blocks of at least `grain` of them (one block may
+/// hold less when there are fewer in all).
+template <std::integral Index>
+struct blocked {
+    Index begin{};
+    Index end{};
+    std::uint64_t grain = 1;
+};
+template <class Begin, class End>
+blocked(Begin, End) -> blocked<std::common_type_t<Begin, End>>;
+template <class Begin, class End, class Grain>
+blocked(Begin, End, Grain) -> blocked<std::common_type_t<Begin, End>>;
+
+namespace schedule {
+
+/// Contiguous blocks computed in advance, sizes differing by at most one: 10 indices in 4 blocks are 3, 3, 2, 2.
+/// The same thread gets the same indices in every loop of that size, so its caches stay warm.
+struct fixed {
+    std::uint64_t blocks = 0;  ///< 0: one for each thread
+};
+
+/// Every thread starts with a contiguous share, takes from its front in runs that get shorter, and takes half of
+/// what is left of another's when its own is used up. Right when some indices cost more than others.
+struct dynamic {
+    std::uint64_t grain = 1;  ///< the least number of indices taken at a time
+};
+
+}  // namespace schedule
+
+/// How a loop is shared out: one of the types in schedule::.
+template <class S>
+concept schedule_policy = std::same_as<S, schedule::fixed> || std::same_as<S, schedule::dynamic>;
+
+namespace detail {
+
+namespace say {
+inline message step_of_zero() {
+    return {"a range with a step of 0 never ends", "", "use a step above or below zero"};
+}
+inline message begin_out_of_range(const std::string& begin) {
+    return {"the loop begins at " + begin + ", which the type of its end cannot hold", "",
+            "give both ends of the range the same type"};
+}
+}  // namespace say
+
+/// n positions cut into contiguous blocks whose sizes differ by at most one, larger ones first.
+struct cuts {
+    struct block {
+        std::uint64_t first, last;
+    };
+    std::uint64_t each = 0;    // size of the smaller blocks
+    std::uint32_t larger = 0;  // how many have one more
+    std::uint32_t number = 1;
+
+    static constexpr std::uint64_t most = 0xffffffffU;
+
+    constexpr cuts() = default;
+    constexpr cuts(std::uint64_t n, std::uint64_t blocks) noexcept
+        : number(static_cast<std::uint32_t>(blocks < most ? blocks : most)) {
+        each = n / number;
+        larger = static_cast<std::uint32_t>(n % number);
+    }
+    constexpr block operator[](std::uint64_t j) const noexcept {
+        const auto first = j * each + (j < larger ? j : larger);
+        return {first, first + each + (j < larger ? 1 : 0)};
+    }
+};
+
+/// Which index is the k-th of a range. In unsigned arithmetic: the ends may be the ends of the type.
+template <std::integral Index>
+struct index_space {
+    using natural = std::make_unsigned_t<Index>;
+    Index begin{};
+    natural step{};  // as the two's complement of a negative one, so that begin + k * step wraps to the right place
+
+    constexpr index_space() = default;
+    constexpr explicit index_space(range<Index> r) noexcept : begin(r.begin), step(static_cast<natural>(r.step)) {}
+    constexpr Index at(std::uint64_t k) const noexcept {
+        return static_cast<Index>(static_cast<natural>(begin) +
+                                  static_cast<natural>(static_cast<natural>(k) * step));
+    }
+};
+
+/// How many indices a range has.
+/// Throws  usage_error for a step of 0
+template <std::integral Index>
+constexpr std::uint64_t count_of(range<Index> r) {
+    using natural = std::make_unsigned_t<Index>;
+    if (r.step == 0) throw usage_error(say::step_of_zero());
+    if (r.step > 0 ? r.begin >= r.end : r.begin <= r.end) return 0;
+    const auto from = static_cast<natural>(r.begin), to = static_cast<natural>(r.end);
+    const auto way = static_cast<natural>(r.step > 0 ? to - from : from - to);
+    const auto given = static_cast<natural>(r.step);
+    const auto step = r.step > 0 ? given : static_cast<natural>(natural{0} - given);
+    return std::uint64_t{static_cast<natural>(way - 1U)} / step + 1;
+}
+
+/// Both ends as one type; a begin that does not fit the common type is an error, not a wrap.
+template <std::integral Begin, std::integral End>
+constexpr range<std::common_type_t<Begin, End>> one_range(Begin begin, End end) {
+    using Index = std::common_type_t<Begin, End>;
+    if constexpr (std::is_signed_v<Begin> && !std::is_signed_v<Index>)
+        if (begin < 0) throw usage_error(say::begin_out_of_range(std::to_string(begin)));
+    if constexpr (std::is_signed_v<End> && !std::is_signed_v<Index>)
+        if (end < 0) return {0, 0};
+    return {static_cast<Index>(begin), static_cast<Index>(end)};
+}
+
+}  // namespace detail
+
+}  // namespace trireme
+
+// ---- trireme/threads/detail/loop_job.hpp -----------------------------------------------------------------
+
+// What a team runs for one loop: a body over positions [0, n), cut by the job of a schedule.
+
+namespace trireme::detail {
+
+/// f(i) for each index.
+template <std::integral Index, class F>
+struct each_index {
+    static constexpr bool divisible = true;
+    static constexpr bool may_throw = !std::is_nothrow_invocable_v<F&, Index>;
+    index_space<Index> space;
+    F* f = nullptr;
+
+    void operator()(std::uint64_t first, std::uint64_t last) const {
+        if (space.step == 1) {  // a plain counted loop, which the compiler can vectorise
+            for (Index i = space.at(first), end = space.at(last); i != end; ++i) std::invoke(*f, i);
+            return;
+        }
+        for (; first != last; ++first) std::invoke(*f, space.at(first));
+    }
+};
+
+/// f(begin, end) for blocks of indices.
+template <std::integral Index, class F>
+struct each_block {
+    static constexpr bool divisible = false;
+    static constexpr bool may_throw = !std::is_nothrow_invocable_v<F&, Index, Index>;
+    index_space<Index> space;
+    F* f = nullptr;
+
+    void operator()(std::uint64_t first, std::uint64_t last) const {
+        std::invoke(*f, space.at(first), space.at(last));
+    }
+};
+
+/// Runs a body, and looks whether another part has thrown. A body that can be cut is run in pieces that double in
+/// length: an end is noticed before a thread has done as much again as it has done so far, or 1024 indices more,
+/// and the look costs nothing in long loops.
+template <class Body>
+class checked_body {
+  public:
+    checked_body(const Body& body, const first_exception& error) noexcept : body_(body), error_(error) {}
+
+    /// False when the loop is to end.
+    bool operator()(std::uint64_t first, std::uint64_t last) {
+        if constexpr (!Body::may_throw) {
+            body_(first, last);
+            return true;
+        } else if constexpr (!Body::divisible) {
+            if (error_.stopped()) return false;
+            body_(first, last);
+            return true;
+        } else {
+            while (first != last) {
+                if (error_.stopped()) return false;
+                const auto piece = (std::min)(last - first, pace_);
+                body_(first, first + piece);
+                first += piece;
+                if (pace_ < 1024) pace_ *= 2;
+            }
+            return true;
+        }
+    }
+
+  private:
+    const Body& body_;
+    const first_exception& error_;
+    std::uint64_t pace_ = 1;
+};
+
+/// The function that a team calls: exceptions stay inside a part.
+template <class Job>
+void run_part(team& t, unsigned k, unsigned n) noexcept {
+    const auto job = t.job<Job>();
+    try {
+        job.run(t, k, n);
+    } catch (...) { t.error().keep(); }
+}
+
+/// schedule::fixed: participant k gets the k-th part of the blocks. The sizes are computed once, by the caller.
+template <class Body>
+struct fixed_job {
+    Body body;
+    cuts blocks;
+
+    void run(team& t, unsigned k, unsigned n) const {
+        checked_body body_of(body, t.error());
+        if (blocks.number == n) {
+            const auto block = blocks[k];
+            body_of(block.first, block.last);
+            return;
+        }
+        const auto mine = cuts(blocks.number, n)[k];
+        for (auto j = mine.first; j < mine.last; ++j) {
+            const auto block = blocks[j];
+            if (!body_of(block.first, block.last)) return;
+        }
+    }
+};
+
+/// schedule::dynamic: positions are handed out in units of `grain`. Each participant's share of the units is one
+/// word, [low, high), from whose front it takes and from whose back others take: no line is shared until somebody
+/// runs out.
+/// Source  work stealing by halves, after Cilk and Callisto-RTS; here over intervals and not queues
+template <class Body>
+struct dynamic_job {
+    Body body;
+    std::uint64_t count = 0, grain = 0;
+
+    /// Intervals hold 32 bits a side: the units of very long loops are larger.
+    static std::uint64_t grain_of(std::uint64_t count, std::uint64_t grain) noexcept {
+        return (std::max)({std::uint64_t{1}, grain, (count >> 31) + 1});
+    }
+    std::uint64_t units() const noexcept { return count / grain + (count % grain != 0 ? 1 : 0); }
+
+    /// Before the loop: everybody's share.
+    void deal(team& t, unsigned n) const noexcept {
+        const cuts shares(units(), n);
+        for (unsigned k = 0; k < n; ++k) {
+            const auto mine = shares[k];
+            t.share(k).store(interval{mine.first, mine.last}.packed(), std::memory_order_relaxed);
+        }
+    }
+
+    void run(team& t, unsigned k, unsigned n) const {
+        checked_body body_of(body, t.error());
+        auto& own = t.share(k);
+        do {
+            auto word = own.load(std::memory_order_relaxed);
+            for (auto mine = interval::unpack(word); mine.size() > 0; mine = interval::unpack(word)) {
+                // A thirty-second of what is left: long runs first, single units at the end.
+                const auto next = mine.low + (std::max)(std::uint64_t{1}, mine.size() / 32);
+                if (!own.compare_exchange_weak(word, interval{next, mine.high}.packed(), std::memory_order_relaxed))
+                    continue;
+                if (!body_of(mine.low * grain, (std::min)(count, next * grain))) return;
+                word = own.load(std::memory_order_relaxed);
+            }
+            if (Body::may_throw && t.error().stopped()) return;
+        } while (steal(t, k, n));
+    }
+
+  private:
+    struct interval {
+        std::uint64_t low, high;
+        std::uint64_t size() const noexcept { return high - low; }
+        std::uint64_t packed() const noexcept { return low << 32 | high; }
+        static interval unpack(std::uint64_t word) noexcept { return {word >> 32, word & 0xffffffffU}; }
+    };
+
+    /// Moves half of somebody's rest to our own share, which is empty. False when nobody has any.
+    static bool steal(team& t, unsigned k, unsigned n) noexcept {
+        for (unsigned step = 1; step < n; ++step) {
+            auto& victim = t.share((k + step) % n);
+            auto word = victim.load(std::memory_order_relaxed);
+            for (auto rest = interval::unpack(word); rest.size() > 0; rest = interval::unpack(word)) {
+                const auto middle = rest.low + rest.size() / 2;
+                if (!victim.compare_exchange_weak(word, interval{rest.low, middle}.packed(),
+                                                  std::memory_order_relaxed))
+                    continue;
+                t.share(k).store(interval{middle, rest.high}.packed(), std::memory_order_relaxed);
+                return true;
+            }
+        }
+        return false;
+    }
+};
+
+/// Runs the body over positions [0, count), in the calling thread if nobody can help.
+template <class Body>
+void run_loop(pool& p, schedule::fixed how, std::uint64_t count, std::uint64_t grain, const Body& body) {
+    using job_type = fixed_job<Body>;
+    if (count == 0) return;
+    const auto most = grain <= 1 ? count : (std::max)(std::uint64_t{1}, count / grain);
+    const auto blocks_for = [&](unsigned threads) {
+        return (std::min)(most, how.blocks != 0 ? how.blocks : threads);
+    };
+    const auto team = pool_access::enter(p, blocks_for(p.num_threads()));
+    const job_type job{body, cuts(count, blocks_for(team.size()))};
+    if (team) {
+        team->run(team.size(), &run_part<job_type>, job);
+        return;
+    }
+    for (std::uint64_t j = 0; j < job.blocks.number; ++j) body(job.blocks[j].first, job.blocks[j].last);
+}
+
+template <class Body>
+void run_loop(pool& p, schedule::dynamic how, std::uint64_t count, std::uint64_t grain, const Body& body) {
+    using job_type = dynamic_job<Body>;
+    if (count == 0) return;
+    const job_type job{body, count, job_type::grain_of(count, (std::max)(grain, how.grain))};
+    const auto team = pool_access::enter(p, job.units());
+    if (!team) return body(0, count);
+    job.deal(*team.operator->(), team.size());
+    team->run(team.size(), &run_part<job_type>, job);
+}
+
+}  // namespace trireme::detail
+
+// ---- trireme/threads/parallel_for.hpp --------------------------------------------------------------------
+
+// Loops whose indices are shared out among the threads of a pool.
+
+namespace trireme {
+
+/// Calls f(i) once for each index of `indices`, in several threads at once, and returns when all calls have ended.
+///
+/// Blocks   until the loop is done. It does not wait for threads that are busy elsewhere: inside another loop's
+///          body, or while another thread's loop has the pool, all calls are made here, in order
+/// Throws   the first exception of a call, with its type; the others stop soon and what they throw is dropped.
+///          usage_error for a step of 0; system_error when a helper thread cannot be started
+/// Threads  f is called concurrently, at most once at a time in each of the pool's threads. A body marked noexcept
+///          needs no look at the others' exceptions
+/// Memory   what was written before is visible in f; what f wrote is visible after this returns
+template <schedule_policy Schedule = schedule::fixed, std::integral Index, class F>
+requires std::invocable<F&, Index>
+void parallel_for(pool& p, Schedule how, range<Index> indices, F&& f) {
+    const detail::each_index<Index, std::remove_reference_t<F>> body{detail::index_space(indices),
+                                                                     std::addressof(f)};
+    detail::run_loop(p, how, detail::count_of(indices), 1, body);
+}
+template <std::integral Index, class F>
+requires std::invocable<F&, Index>
+void parallel_for(pool& p, range<Index> indices, F&& f) { parallel_for(p, schedule::fixed{}, indices, f); }
+
+/// Calls f(i) for each i in [begin, end); for none when end is before begin.
+template <schedule_policy Schedule, std::integral Begin, std::integral End, class F>
+requires std::invocable<F&, std::common_type_t<Begin, End>>
+void parallel_for(pool& p, Schedule how, Begin begin, End end, F&& f) {
+    parallel_for(p, how, detail::one_range(begin, end), f);
+}
+template <std::integral Begin, std::integral End, class F>
+requires std::invocable<F&, std::common_type_t<Begin, End>>
+void parallel_for(pool& p, Begin begin, End end, F&& f) {
+    parallel_for(p, schedule::fixed{}, detail::one_range(begin, end), f);
+}
+
+/// Calls f(b, e) for contiguous blocks [b, e) that together are `indices`, each of at least `indices.grain`.
+template <schedule_policy Schedule, std::integral Index, class F>
+requires std::invocable<F&, Index, Index>
+void parallel_for(pool& p, Schedule how, blocked<Index> indices, F&& f) {
+    const range<Index> all{indices.begin, indices.end, 1};
+    const detail::each_block<Index, std::remove_reference_t<F>> body{detail::index_space(all), std::addressof(f)};
+    detail::run_loop(p, how, detail::count_of(all), indices.grain, body);
+}
+template <std::integral Index, class F>
+requires std::invocable<F&, Index, Index>
+void parallel_for(pool& p, blocked<Index> indices, F&& f) { parallel_for(p, schedule::fixed{}, indices, f); }
+
+}  // namespace trireme
+
+// ---- trireme/threads/parallel_reduce.hpp -----------------------------------------------------------------
+
+// Reductions that give the same bits for any number of threads.
+
+namespace trireme {
+
+namespace detail {
+
+/// Into how many chunks a reduction over n indices is cut: a matter of n and grain alone.
+constexpr std::uint64_t reduction_chunks(std::uint64_t n, std::uint64_t grain) noexcept {
+    return (std::min)(std::uint64_t{256}, (std::max)(std::uint64_t{1}, n / (std::max)(std::uint64_t{1}, grain)));
+}
+
+/// One partial result for each chunk; on the stack unless the results are large.
+template <class T>
+struct partial_results {
+    static constexpr bool on_stack = sizeof(std::optional<T>) * 256 <= 32768;
+    using storage =
+        std::conditional_t<on_stack, std::array<std::optional<T>, 256>, std::unique_ptr<std::optional<T>[]>>;
+    storage slots;
+    explicit partial_results(std::uint64_t n) {
+        if constexpr (!on_stack) slots = std::make_unique<std::optional<T>[]>(n);
+    }
+};
+
+}  // namespace detail
+
+/// Folds map(b, e) over blocks of `indices` with `combine`, starting from `identity`.
+///
+/// The blocks depend on the range and its grain alone (at most 256, of at least `grain` indices), and are combined
+/// in the order of their indices: combine(... combine(combine(identity, r0), r1) ..., rn). So the result has the
+/// same bits for any number of threads, for floating point too.
+///
+/// Returns  identity for an empty range
+/// Blocks, Throws, Threads, Memory  as parallel_for; `combine` is called in this thread only
+template <std::integral Index, class T, class Map, class Combine>
+requires std::invocable<Map&, Index, Index> && std::convertible_to<std::invoke_result_t<Map&, Index, Index>, T>
+[[nodiscard]] T parallel_reduce(pool& p, blocked<Index> indices, T identity, Map&& map, Combine&& combine) {
+    const range<Index> all{indices.begin, indices.end, 1};
+    const detail::index_space space(all);
+    const auto count = detail::count_of(all);
+    if (count == 0) return identity;
+    const auto chunks = detail::reduction_chunks(count, indices.grain);
+    const detail::cuts grid(count, chunks);
+    detail::partial_results<T> parts(chunks);
+    parallel_for(p, schedule::dynamic{}, std::uint64_t{0}, chunks, [&](std::uint64_t c) {
+        const auto chunk = grid[c];
+        parts.slots[c].emplace(std::invoke(map, space.at(chunk.first), space.at(chunk.last)));
+    });
+    T result = std::move(identity);
+    for (std::uint64_t c = 0; c < chunks; ++c)
+        result = std::invoke(combine, std::move(result), *std::move(parts.slots[c]));
+    return result;
+}
+template <std::integral Begin, std::integral End, class T, class Map, class Combine>
+requires std::invocable<Map&, std::common_type_t<Begin, End>, std::common_type_t<Begin, End>>
+[[nodiscard]] T parallel_reduce(pool& p, Begin begin, End end, T identity, Map&& map, Combine&& combine) {
+    const auto r = detail::one_range(begin, end);
+    return parallel_reduce(p, blocked<decltype(r.begin)>{r.begin, r.end}, std::move(identity), map, combine);
+}
 
 }  // namespace trireme
