@@ -55,6 +55,28 @@ set(TRIREME_HEADERS
   trireme/threads/pool.hpp
   trireme/threads/pool_options.hpp
   trireme/threads/schedule.hpp
+  trireme/data.hpp
+  trireme/data/batch.hpp
+  trireme/data/byte_source.hpp
+  trireme/data/context.hpp
+  trireme/data/dataset.hpp
+  trireme/data/detail/batch_maker.hpp
+  trireme/data/detail/feistel.hpp
+  trireme/data/detail/worker_count.hpp
+  trireme/data/engine/caller.hpp
+  trireme/data/engine/forked.hpp
+  trireme/data/engine/threads.hpp
+  trireme/data/idx.hpp
+  trireme/data/idx_images.hpp
+  trireme/data/loader.hpp
+  trireme/data/loader_options.hpp
+  trireme/data/order.hpp
+  trireme/data/row.hpp
+  trireme/data/sampling.hpp
+  trireme/data/schema.hpp
+  trireme/data/tensor_view.hpp
   trireme/trireme.hpp)
 
-set(TRIREME_ZLIB_HEADERS)
+set(TRIREME_ZLIB_HEADERS
+  trireme/zlib.hpp
+  trireme/zlib/gzip.hpp)

@@ -57,6 +57,7 @@ inline constexpr version_number version{TRIREME_VERSION_MAJOR, TRIREME_VERSION_M
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -64,6 +65,7 @@ inline constexpr version_number version{TRIREME_VERSION_MAJOR, TRIREME_VERSION_M
 
 #include <cxxabi.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -73,6 +75,7 @@ inline constexpr version_number version{TRIREME_VERSION_MAJOR, TRIREME_VERSION_M
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/un.h>
@@ -5082,5 +5085,2363 @@ requires std::invocable<Map&, std::common_type_t<Begin, End>, std::common_type_t
     const auto r = detail::one_range(begin, end);
     return parallel_reduce(p, blocked<decltype(r.begin)>{r.begin, r.end}, std::move(identity), map, combine);
 }
+
+}  // namespace trireme
+
+// ---- trireme/data/schema.hpp -----------------------------------------------------------------------------
+
+// What one sample looks like: a list of named fields with element type and static extents. From it follows, at
+// compile time, where every field of every row of a batch lies: one contiguous tensor [batch, extents...] per
+// field, each at an offset that is a multiple of 64 bytes. Collating a batch is then nothing but writing row i.
+
+namespace trireme {
+
+/// One part of a sample: `field<"image", std::uint8_t, 28, 28>`; without extents it is a scalar, as in
+/// `field<"label", std::int64_t>`.
+template <fixed_string Name, class T, std::size_t... Extents>
+struct field {
+    static_assert(Name.view().size() > 0, "trireme: a field needs a name: field<\"image\", std::uint8_t, 28, 28>");
+    static_assert(
+        std::is_trivially_copyable_v<T>,
+        "trireme: a field's element must be trivially copyable, because rows are written by one process and "
+        "read by another as bytes; keep indices or fixed arrays instead of std::string or std::vector");
+    static_assert(
+        !std::is_pointer_v<T> && !std::is_reference_v<T> && !std::is_const_v<T> && !std::is_volatile_v<T>,
+        "trireme: a field's element must be a plain value type: a pointer means nothing in another process");
+    static_assert(alignof(T) <= cache_line, "trireme: a field's element must not be aligned beyond 64 bytes");
+    static_assert(((Extents > 0) && ...), "trireme: an extent of a field is zero; a scalar has no extents at all");
+
+    using element = T;
+    static constexpr auto name = Name;
+    static constexpr std::size_t rank = sizeof...(Extents);
+    static constexpr std::array<std::size_t, rank> extents{Extents...};
+    static constexpr std::size_t elements = (std::size_t{1} * ... * Extents);
+    static constexpr std::size_t row_bytes = elements * sizeof(T);
+
+    /// `View<Element, Extents...>` or `View<Element, first, Extents...>`: how a field's extents get into a type.
+    template <template <class, std::size_t...> class View, class Element, std::size_t... First>
+    using rebind = View<Element, First..., Extents...>;
+};
+
+namespace detail {
+
+template <class>
+inline constexpr bool is_field = false;
+template <fixed_string Name, class T, std::size_t... Extents>
+inline constexpr bool is_field<field<Name, T, Extents...>> = true;
+
+// Part of the layout hash: what an element is, as far as its bytes go.
+template <class T>
+constexpr std::uint64_t element_code() noexcept {
+    const std::uint64_t kind = std::is_same_v<T, bool>       ? 1
+                               : std::is_floating_point_v<T> ? 2
+                               : std::is_unsigned_v<T>       ? 3
+                               : std::is_integral_v<T>       ? 4
+                               : std::is_enum_v<T>           ? 5
+                                                             : 6;
+    return kind << 56 | std::uint64_t{alignof(T)} << 32 | sizeof(T);
+}
+
+// Sizes that cannot be represented saturate: nothing can be reserved that large, and the reservation says so.
+constexpr std::size_t saturating_end(std::size_t offset, std::size_t row_bytes, std::size_t batch) noexcept {
+    constexpr std::size_t most = (std::numeric_limits<std::size_t>::max)() & ~(cache_line - 1);
+    if (batch != 0 && row_bytes > (most - offset) / batch) return most;
+    const std::size_t end = offset + row_bytes * batch;
+    return end > most - cache_line ? most : align_up(end, cache_line);
+}
+
+}  // namespace detail
+
+/// The fields of a sample, in the order in which they lie in memory: `schema<field<...>, field<...>>`.
+///
+/// Shape      field f of a batch of B rows: [B, extents of f...], row-major, dense, at offset<name>(B), 64-byte
+/// aligned Processes  a layout depends on the fields and on B only; two programs agree when `hash()` and B agree
+template <class... Fields>
+struct schema {
+    static_assert(sizeof...(Fields) > 0,
+                  "trireme: a schema needs at least one field: schema<field<\"x\", float, 3>>");
+    static_assert((detail::is_field<Fields> && ...),
+                  "trireme: a schema is a list of fields: schema<field<\"image\", std::uint8_t, 28, 28>, ...>");
+
+    static constexpr std::size_t count = sizeof...(Fields);
+
+    template <std::size_t I>
+    using field_at = std::tuple_element_t<I, std::tuple<Fields...>>;
+
+    static constexpr std::array<std::string_view, count> names{Fields::name.view()...};
+
+    /// The place of the field called `name`, or `count` if there is none.
+    static constexpr std::size_t find(std::string_view name) noexcept {
+        std::size_t i = 0;
+        while (i < count && names[i] != name) ++i;
+        return i;
+    }
+
+    /// The place of a field in the list.
+    template <fixed_string Name>
+    static constexpr std::size_t index_of = [] {
+        constexpr std::size_t at = find(Name.view());
+        static_assert(at < count, "trireme: the schema has no field of this name; compare with its list of fields");
+        return at < count ? at : 0;
+    }();
+
+    template <fixed_string Name>
+    using field_of = field_at<index_of<Name>>;
+
+    /// Bytes of one row of a field, dense.
+    template <fixed_string Name>
+    static constexpr std::size_t row_bytes = field_of<Name>::row_bytes;
+
+    /// Bytes of one row of all fields together, without padding.
+    static constexpr std::size_t sample_bytes = (Fields::row_bytes + ...);
+
+    /// Where each field of a batch of `batch` rows starts, counted from the start of the slot.
+    static constexpr std::array<std::size_t, count> offsets(std::size_t batch) noexcept {
+        std::array<std::size_t, count> at{};
+        std::size_t end = 0, i = 0;
+        ((at[i++] = end, end = detail::saturating_end(end, Fields::row_bytes, batch)), ...);
+        return at;
+    }
+
+    /// Where field number I starts.
+    template <std::size_t I>
+    static constexpr std::size_t offset_at(std::size_t batch) noexcept {
+        static_assert(I < count, "trireme: the schema has fewer fields");
+        if constexpr (I == 0) {
+            return 0;
+        } else {
+            return detail::saturating_end(offset_at<I - 1>(batch), field_at<I - 1>::row_bytes, batch);
+        }
+    }
+
+    /// Where the field called `Name` starts.
+    template <fixed_string Name>
+    static constexpr std::size_t offset(std::size_t batch) noexcept {
+        return offset_at<index_of<Name>>(batch);
+    }
+
+    /// Bytes of a slot for `batch` rows, a multiple of 64. Saturates where size_t cannot hold the sum.
+    static constexpr std::size_t bytes(std::size_t batch) noexcept {
+        return detail::saturating_end(offset_at<count - 1>(batch), field_at<count - 1>::row_bytes, batch);
+    }
+
+    /// Names, element kinds and extents in one number: what two sides of a shared memory compare.
+    static constexpr std::uint64_t hash() noexcept {
+        hasher h;
+        h.add("trireme schema 1").add(count);
+        (add_field<Fields>(h), ...);
+        return h.value();
+    }
+
+  private:
+    template <class Field>
+    static constexpr void add_field(hasher& h) noexcept {
+        h.add(Field::name.view()).add(detail::element_code<typename Field::element>()).add(Field::rank);
+        for (const std::size_t extent : Field::extents) h.add(extent);
+    }
+
+    static constexpr bool names_differ() noexcept {
+        for (std::size_t i = 0; i < count; ++i)
+            if (find(names[i]) != i) return false;
+        return true;
+    }
+    static_assert(names_differ(), "trireme: two fields of a schema have the same name");
+};
+
+namespace detail {
+
+template <class>
+inline constexpr bool is_schema = false;
+template <class... Fields>
+inline constexpr bool is_schema<schema<Fields...>> = true;
+
+}  // namespace detail
+
+/// A list of fields, `schema<...>`: what datasets name and loaders lay out.
+template <class S>
+concept sample_schema = detail::is_schema<S>;
+
+}  // namespace trireme
+
+// ---- trireme/data/tensor_view.hpp ------------------------------------------------------------------------
+
+// A typed look at memory that somebody else owns: a dense, row-major tensor whose extents stand in its type, the
+// first one possibly known at run time only. It is what a batch hands out for each field.
+
+namespace trireme {
+
+/// A dense row-major tensor of rank 1 or more that owns nothing, as in
+/// `tensor_view<const float, std::dynamic_extent, 3>`.
+///
+/// Shape      the first extent may be std::dynamic_extent (known at run time); the others are static and not zero
+/// Threads    a value, as safe as a pointer; valid as long as the memory behind it (for a batch: its lease)
+template <class T, std::size_t First, std::size_t... Rest>
+class tensor_view {
+    static_assert(((Rest != std::dynamic_extent && Rest > 0) && ...),
+                  "trireme: only the first extent of a tensor_view may be dynamic, and inner extents are not zero");
+
+  public:
+    using element_type = T;
+    using value_type = std::remove_cv_t<T>;
+
+    static constexpr std::size_t rank = 1 + sizeof...(Rest);
+    /// Elements of one row, that is of everything but the first extent.
+    static constexpr std::size_t row_elements = (std::size_t{1} * ... * Rest);
+
+    /// Over `rows` rows at `data`; for a static first extent `rows` has to equal it.
+    constexpr tensor_view(T* data, std::size_t rows) noexcept : data_(data), rows_(rows) {
+        TRIREME_ASSERT(First == std::dynamic_extent || First == rows,
+                       "a tensor_view with a static first extent was given another number of rows");
+    }
+    constexpr explicit tensor_view(T* data) noexcept requires(First != std::dynamic_extent)
+        : data_(data), rows_(First) {}
+
+    /// A view that may write is a view that may read; a static first extent may be forgotten.
+    template <class U, std::size_t OtherFirst>
+    requires(std::is_same_v<T, const U> || std::is_same_v<T, U>) &&
+        (First == OtherFirst || First == std::dynamic_extent)
+        // NOLINTNEXTLINE(google-explicit-constructor): as std::span
+        constexpr tensor_view(const tensor_view<U, OtherFirst, Rest...>& other) noexcept
+        : data_(other.data()),
+    rows_(other.extent(0)) {}
+
+    constexpr T* data() const noexcept { return data_; }
+    /// Number of elements.
+    constexpr std::size_t size() const noexcept { return rows_ * row_elements; }
+    constexpr std::size_t size_bytes() const noexcept { return size() * sizeof(T); }
+    constexpr bool empty() const noexcept { return rows_ == 0; }
+
+    /// The i-th extent; extent(0) is the number of rows.
+    constexpr std::size_t extent(std::size_t i) const noexcept {
+        TRIREME_ASSERT(i < rank, "a tensor_view was asked for an extent it does not have");
+        return extents()[i];
+    }
+    constexpr std::array<std::size_t, rank> extents() const noexcept { return {rows_, Rest...}; }
+
+    /// The element at these indices, as many as the rank; checked in debug builds.
+    template <class... Index>
+    requires(sizeof...(Index) == rank && (std::is_integral_v<Index> && ...)) constexpr T& operator()(
+        Index... index) const noexcept {
+        const std::size_t at[rank] = {static_cast<std::size_t>(index)...};
+        const auto limit = extents();
+        std::size_t flat = 0;
+        for (std::size_t i = 0; i < rank; ++i) {
+            TRIREME_ASSERT(at[i] < limit[i], "an index of a tensor_view is outside its extent");
+            flat = flat * limit[i] + at[i];
+        }
+        return data_[flat];
+    }
+
+    /// Row i: a view of one rank less, or the element itself when this view has rank 1.
+    constexpr decltype(auto) row(std::size_t i) const noexcept {
+        TRIREME_ASSERT(i < rows_, "a row of a tensor_view is outside its first extent");
+        if constexpr (rank == 1) {
+            return (data_[i]);
+        } else {
+            return tensor_view<T, Rest...>(data_ + i * row_elements);
+        }
+    }
+    /// Elements of row i, flat.
+    constexpr std::span<T, row_elements> row_span(std::size_t i) const noexcept {
+        TRIREME_ASSERT(i < rows_, "a row of a tensor_view is outside its first extent");
+        return std::span<T, row_elements>(data_ + i * row_elements, row_elements);
+    }
+
+    /// The first `rows` rows.
+    constexpr tensor_view<T, std::dynamic_extent, Rest...> first(std::size_t rows) const noexcept {
+        TRIREME_ASSERT(rows <= rows_, "a tensor_view has fewer rows");
+        return {data_, rows};
+    }
+
+    /// All elements, flat.
+    constexpr std::span<T> span() const noexcept { return {data_, size()}; }
+
+    constexpr T* begin() const noexcept requires(rank == 1) { return data_; }
+    constexpr T* end() const noexcept requires(rank == 1) { return data_ + rows_; }
+    constexpr T& operator[](std::size_t i) const noexcept requires(rank == 1) { return row(i); }
+
+  private:
+    T* data_;
+    std::size_t rows_;
+};
+
+}  // namespace trireme
+
+// ---- trireme/data/row.hpp --------------------------------------------------------------------------------
+
+// The two sides of a slot: `row`, where a dataset writes one sample, and `batch_fields`, where a trainer reads them
+// all. Both are a base address and two numbers; the rest follows from the schema.
+
+namespace trireme {
+
+namespace detail::say {
+
+inline message wrong_element_count(std::string_view field, std::size_t needed, std::size_t given) {
+    return {"field \"" + std::string(field) + "\" takes " + std::to_string(needed) + " elements, but was given " +
+                std::to_string(given),
+            "row.set<\"" + std::string(field) + "\">",
+            "make the sample the size that the schema states (crop, pad), or change the schema's extents"};
+}
+
+}  // namespace detail::say
+
+namespace detail {
+
+template <class Range>
+concept countable = requires(const Range& r) {
+    std::begin(r);
+    { std::distance(std::begin(r), std::end(r)) } -> std::convertible_to<std::ptrdiff_t>;
+};
+
+template <class From, class To>
+concept converts_exactly = requires(From&& from) {
+    To{std::forward<From>(from)};
+};
+
+}  // namespace detail
+
+/// One row of a slot, the place where a dataset writes one sample. Hands out memory, never copies it.
+///
+/// Needs      base: a slot of Schema::bytes(batch) bytes, 64-byte aligned; index < batch
+/// Threads    different rows may be written at the same time; one row by one thread
+/// Processes  a value made in the process that writes; the address in it means nothing elsewhere
+template <sample_schema Schema>
+class row {
+  public:
+    using schema = Schema;
+
+    row(std::byte* base, std::size_t batch, std::size_t index) noexcept
+        : base_(base), batch_(batch), index_(index) {
+        TRIREME_ASSERT(index < batch, "a row lies outside its batch");
+    }
+
+    /// Where the field's elements go: `std::span<T, N>`, flat; for a scalar field `T&`. The bytes in it are those
+    /// of an earlier batch until they are written: write all of them.
+    template <fixed_string Name>
+    decltype(auto) get() const noexcept {
+        using field = typename Schema::template field_of<Name>;
+        auto* at = address<Schema::template index_of<Name>>();
+        if constexpr (field::rank == 0) {
+            return (*at);
+        } else {
+            return std::span<typename field::element, field::elements>(at, field::elements);
+        }
+    }
+
+    /// The same memory with its extents: `tensor_view<T, 28, 28>`.
+    template <fixed_string Name>
+    auto view() const noexcept requires(Schema::template field_of<Name>::rank > 0) {
+        using field = typename Schema::template field_of<Name>;
+        using view_type = typename field::template rebind<tensor_view, typename field::element>;
+        return view_type(address<Schema::template index_of<Name>>());
+    }
+
+    /// Copies a whole field from a range of as many elements.
+    ///
+    /// Throws     usage_error naming the field, the needed and the given number; nothing is written then
+    template <fixed_string Name, detail::countable Range>
+    requires(Schema::template field_of<Name>::rank > 0) void set(const Range& from) const {
+        using field = typename Schema::template field_of<Name>;
+        static_assert(detail::converts_exactly<decltype(*std::begin(from)), typename field::element>,
+                      "trireme: row.set would narrow the elements (double to float, int to uint8); convert them "
+                      "yourself and write through row.get<name>()");
+        const auto given = static_cast<std::size_t>(std::distance(std::begin(from), std::end(from)));
+        if (given != field::elements)
+            throw usage_error(detail::say::wrong_element_count(Name.view(), field::elements, given));
+        std::copy(std::begin(from), std::end(from), address<Schema::template index_of<Name>>());
+    }
+    /// The same from a list in braces.
+    template <fixed_string Name>
+    requires(Schema::template field_of<Name>::rank >
+             0) void set(std::initializer_list<typename Schema::template field_of<Name>::element> from) const {
+        set<Name, std::initializer_list<typename Schema::template field_of<Name>::element>>(from);
+    }
+    /// Writes a scalar field.
+    template <fixed_string Name>
+    requires(Schema::template field_of<Name>::rank ==
+             0) void set(typename Schema::template field_of<Name>::element value) const noexcept {
+        get<Name>() = value;
+    }
+
+    /// Zeroes every field: what a row without a sample holds.
+    void clear() const noexcept { clear_fields(std::make_index_sequence<Schema::count>{}); }
+
+  private:
+    template <std::size_t I>
+    auto* address() const noexcept {
+        using field = typename Schema::template field_at<I>;
+        std::byte* at = base_ + Schema::template offset_at<I>(batch_) + index_ * field::row_bytes;
+        return reinterpret_cast<typename field::element*>(at);
+    }
+    template <std::size_t... I>
+    void clear_fields(std::index_sequence<I...>) const noexcept {
+        (std::memset(static_cast<void*>(address<I>()), 0, Schema::template field_at<I>::row_bytes), ...);
+    }
+
+    std::byte* base_;
+    std::size_t batch_;
+    std::size_t index_;
+};
+
+/// All rows of a slot, read in place: `auto [image, label] = batch.fields();`.
+///
+/// Shape      per field tensor_view<const T, std::dynamic_extent, extents...> with `rows()` rows
+/// Threads    a value, as safe as a pointer; valid as long as the slot is leased
+template <sample_schema Schema>
+class batch_fields {
+  public:
+    using schema = Schema;
+
+    /// A slot laid out for `batch` rows of which the first `rows` are shown.
+    batch_fields(const std::byte* base, std::size_t batch, std::size_t rows) noexcept
+        : base_(base), batch_(batch), rows_(rows) {
+        TRIREME_ASSERT(rows <= batch, "more rows than the batch has");
+    }
+    batch_fields(const std::byte* base, std::size_t batch) noexcept : batch_fields(base, batch, batch) {}
+
+    std::size_t rows() const noexcept { return rows_; }
+
+    /// One tensor per field, in the schema's order.
+    auto fields() const noexcept { return all_fields(std::make_index_sequence<Schema::count>{}); }
+
+    /// The tensor of one field.
+    template <fixed_string Name>
+    auto get() const noexcept {
+        return at<Schema::template index_of<Name>>();
+    }
+
+    /// The same with the first `rows` rows only, e.g. the valid ones.
+    batch_fields first(std::size_t rows) const noexcept {
+        TRIREME_ASSERT(rows <= rows_, "more rows than the batch has");
+        return {base_, batch_, rows};
+    }
+
+  private:
+    template <std::size_t I>
+    auto at() const noexcept {
+        using field = typename Schema::template field_at<I>;
+        using view_type =
+            typename field::template rebind<tensor_view, const typename field::element, std::dynamic_extent>;
+        const std::byte* at = base_ + Schema::template offset_at<I>(batch_);
+        return view_type(reinterpret_cast<const typename field::element*>(at), rows_);
+    }
+    template <std::size_t... I>
+    auto all_fields(std::index_sequence<I...>) const noexcept {
+        return std::tuple(at<I>()...);
+    }
+
+    const std::byte* base_;
+    std::size_t batch_;
+    std::size_t rows_;
+};
+
+}  // namespace trireme
+
+// ---- trireme/data/batch.hpp ------------------------------------------------------------------------------
+
+// A batch in the trainer's hand: typed tensors over a slot, read in place.
+
+namespace trireme {
+
+/// One batch. The slot under it belongs to the holder until the batch is dropped; several may be kept, as many as
+/// the loader has slots. Move-only; may outlive the loader.
+///
+/// Shape    fields(): one tensor per field, [rows(), extents...], row-major; rows() is the batch size on every step
+/// Threads  may be read from many, and dropped on another thread than it was taken on
+template <sample_schema Schema>
+class batch {
+  public:
+    batch() noexcept = default;
+    batch(raw_lease lease, std::size_t rows) noexcept : lease_(std::move(lease)), rows_(rows) {}
+
+    /// `auto [image, label] = batch.fields();`
+    auto fields() const noexcept { return view().fields(); }
+    /// `batch.get<"image">()`
+    template <fixed_string Name>
+    auto get() const noexcept {
+        return view().template get<Name>();
+    }
+    /// Rows in memory: the batch size, whatever the step.
+    std::size_t rows() const noexcept { return rows_; }
+    /// Rows that hold a sample of this epoch: all, but at the last step and where samples were skipped.
+    std::size_t valid_rows() const noexcept {
+        const auto states = lease_.row_states();
+        return static_cast<std::size_t>(std::count(states.begin(), states.end(), row_state::valid));
+    }
+    bool valid(std::size_t row) const noexcept { return lease_.row_states()[row] == row_state::valid; }
+    row_state state(std::size_t row) const noexcept { return lease_.row_states()[row]; }
+
+    std::uint64_t epoch() const noexcept { return lease_.request().epoch; }
+    /// The batch's place in its epoch, 0 .. steps-1.
+    std::uint64_t step() const noexcept { return lease_.request().step; }
+
+    /// Gives the slot back before the batch dies; its memory must not be used afterwards.
+    void release() noexcept { lease_.release(); }
+    /// False once released or moved from.
+    explicit operator bool() const noexcept { return lease_.valid(); }
+    const raw_lease& lease() const noexcept { return lease_; }
+
+  private:
+    batch_fields<Schema> view() const noexcept { return batch_fields<Schema>(lease_.data(), rows_); }
+
+    raw_lease lease_;
+    std::size_t rows_ = 0;
+};
+
+}  // namespace trireme
+
+// ---- trireme/data/byte_source.hpp ------------------------------------------------------------------------
+
+// Byte sources: where a reader of a file format gets a whole file from. The floor has plain files; compressed ones
+// come from the zlib wing.
+
+namespace trireme {
+
+/// Gives the whole content of a file.
+///
+///   source.load(path)   the bytes; throws system_error or usage_error naming the path
+///
+/// Reference model: plain_file below.
+template <class S>
+concept byte_source = requires(const S& s, const std::string& path) {
+    { s.load(path) } -> std::same_as<std::vector<std::byte>>;
+};
+
+namespace detail::say {
+
+inline message cannot_open_file(const std::string& path) {
+    return {"cannot open " + path, "plain_file", "check the path; a relative one starts at the working directory"};
+}
+inline message cannot_read_file(const std::string& path, std::uint64_t offset) {
+    return {"cannot read " + path + " at offset " + std::to_string(offset), "plain_file",
+            "check the disk or the mount"};
+}
+inline message not_a_regular_file(const std::string& path) {
+    return {path + " is not a regular file", "plain_file", "name a file, not a directory, pipe or device"};
+}
+inline message file_too_large(const std::string& path, std::uint64_t bytes, std::uint64_t limit) {
+    return {path + " has " + std::to_string(bytes) + " bytes, more than the limit of " + std::to_string(limit),
+            "plain_file", "check the file, or raise plain_file::max_bytes"};
+}
+inline message file_changed(const std::string& path, std::uint64_t expected, std::uint64_t found) {
+    return {
+        path + " ended at offset " + std::to_string(found) + ", expected " + std::to_string(expected) + " bytes",
+        "plain_file", "the file became shorter while it was read: wait until it is complete"};
+}
+
+}  // namespace detail::say
+
+/// A file as it lies on the disk, read into memory of this process. Forked workers share that memory.
+struct plain_file {
+    /// Larger files are refused before anything is allocated.
+    std::uint64_t max_bytes = 64_GiB;
+
+    /// Blocks     as long as the disk takes
+    /// Throws     system_error, usage_error; both name the path
+    /// Threads    any
+    std::vector<std::byte> load(const std::string& path) const {
+        // O_NONBLOCK: opening a named pipe by mistake has to end; regular files do not know the flag.
+        const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        if (descriptor < 0) throw system_error(detail::say::cannot_open_file(path), errno);
+        const closer guard{descriptor};
+
+        struct stat info {};
+        if (::fstat(descriptor, &info) != 0) throw system_error(detail::say::cannot_open_file(path), errno);
+        if (!S_ISREG(info.st_mode)) throw usage_error(detail::say::not_a_regular_file(path));
+        const auto size = static_cast<std::uint64_t>(info.st_size);
+        if (size > max_bytes) throw usage_error(detail::say::file_too_large(path, size, max_bytes));
+
+        std::vector<std::byte> bytes(size);
+        for (std::uint64_t done = 0; done < size;) {
+            const ::ssize_t got = ::read(descriptor, bytes.data() + done, size - done);
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) throw system_error(detail::say::cannot_read_file(path, done), errno);
+            if (got == 0) throw usage_error(detail::say::file_changed(path, size, done));
+            done += static_cast<std::uint64_t>(got);
+        }
+        return bytes;
+    }
+
+  private:
+    struct closer {
+        int descriptor;
+        ~closer() { ::close(descriptor); }
+    };
+};
+static_assert(byte_source<plain_file>);
+
+}  // namespace trireme
+
+// ---- trireme/data/context.hpp ----------------------------------------------------------------------------
+
+// What a dataset is told about the sample it makes, beside the index: epoch, random numbers that belong to the
+// sample, who makes it, and whether anybody still wants it.
+
+namespace trireme {
+
+/// Which sample of which epoch of which run: all that its random numbers depend on.
+struct sample_key {
+    std::uint64_t seed = 0;
+    std::uint64_t epoch = 0;
+    std::uint64_t index = 0;
+    friend constexpr bool operator==(const sample_key&, const sample_key&) = default;
+};
+
+namespace detail {
+
+// For one seed different epochs give different keys, and for one epoch different seeds do: mix64 is a bijection.
+constexpr std::uint64_t fold_key(std::uint64_t seed, std::uint64_t epoch) noexcept {
+    return mix64(mix64(seed ^ 0x7472697265'6d65ULL) + epoch * 0x9e3779b97f4a7c15ULL);
+}
+
+}  // namespace detail
+
+/// How whoever runs a worker tells it to stop: `word` has reached `at_least`. A flag (0, 1) and a phase that only
+/// grows both fit. The word may lie in shared memory.
+struct stop_signal {
+    const std::atomic<std::uint32_t>* word = nullptr;
+    std::uint32_t at_least = 1;
+
+    bool requested() const noexcept { return word != nullptr && word->load(std::memory_order_relaxed) >= at_least; }
+};
+
+/// Goes with every `read`. Made per sample; nothing in it outlives the call.
+///
+/// Threads    belongs to the call that got it
+class sample_context {
+  public:
+    explicit sample_context(sample_key key, worker_id worker = {}, std::uint32_t attempt = 0,
+                            stop_signal stop = {}) noexcept
+        : key_(key),
+          rng_(detail::fold_key(key.seed, key.epoch), key.index),
+          stop_(stop),
+          worker_(worker),
+          attempt_(attempt) {}
+
+    std::uint64_t index() const noexcept { return key_.index; }
+    std::uint64_t epoch() const noexcept { return key_.epoch; }
+    std::uint64_t seed() const noexcept { return key_.seed; }
+
+    /// The sample's own random numbers: a function of seed, epoch and index, whatever the engine, the number of
+    /// workers or ranks, and however often the sample is redone. Models std::uniform_random_bit_generator; call it
+    /// by reference, a copy repeats what the original draws.
+    philox& rng() noexcept { return rng_; }
+
+    /// Who makes the sample. For messages and caches; a result must not depend on it.
+    worker_id worker() const noexcept { return worker_; }
+    /// How often this part of the batch was begun before, by workers that died.
+    std::uint32_t attempt() const noexcept { return attempt_; }
+
+    /// True when the batch is no longer wanted. A `read` that takes long should look, and may return at once then:
+    /// what it has written is thrown away.
+    bool stop_requested() const noexcept { return stop_.requested(); }
+
+  private:
+    sample_key key_;
+    philox rng_;
+    stop_signal stop_;
+    worker_id worker_;
+    std::uint32_t attempt_;
+};
+
+}  // namespace trireme
+
+// ---- trireme/data/dataset.hpp ----------------------------------------------------------------------------
+
+// Datasets: what a user writes to feed a loader.
+
+namespace trireme {
+
+/// A dataset that can make any sample at any time, map style.
+///
+///   D::schema                    a trireme::schema<field<...>...>
+///   d.size()                     number of samples, the same for as long as d lives
+///   d.read(index, row, context)  writes every field of sample `index`, 0 <= index < size(); may throw anything
+///   d.fingerprint()              optional: a number that differs when the content does; compared between ranks
+///
+/// The compiler cannot check: `read` is const because several threads call it at the same time; it writes every
+/// field (the row holds another sample's bytes before); what it writes depends on index, epoch and context.rng()
+/// only, so that a sample redone after a worker's death is the same; it looks at context.stop_requested() when it
+/// takes long. Reference model: counting_dataset below.
+template <class D>
+concept map_dataset = requires {
+    typename D::schema;
+}
+&&sample_schema<typename D::schema>&& requires(const D& d, std::uint64_t index, row<typename D::schema> r,
+                                               sample_context& context) {
+    { d.size() } -> std::convertible_to<std::uint64_t>;
+    d.read(index, r, context);
+};
+
+/// The smallest dataset: sample i is the number i. For first steps, tests and dry runs.
+struct counting_dataset {
+    using schema = trireme::schema<field<"value", std::uint64_t>>;
+
+    std::uint64_t samples = 0;
+
+    std::uint64_t size() const { return samples; }
+    void read(std::uint64_t index, row<schema> r, sample_context&) const { r.get<"value">() = index; }
+};
+static_assert(map_dataset<counting_dataset>);
+
+namespace explain {  // one sentence per requirement; the first that fails is what the user reads
+
+template <class D>
+consteval bool map_dataset() {
+    static_assert(
+        requires { typename D::schema; },
+        "trireme: a dataset names its fields: 'using schema = trireme::schema<trireme::field<\"x\", float>>;'. "
+        "Copy counting_dataset, trireme/data/dataset.hpp");
+    static_assert(sample_schema<typename D::schema>,
+                  "trireme: a dataset's 'schema' is a trireme::schema<field<...>...>, trireme/data/schema.hpp");
+    static_assert(
+        requires(const D& d) {
+            { d.size() } -> std::convertible_to<std::uint64_t>;
+        },
+        "trireme: a dataset says how many samples it has: 'std::uint64_t size() const'");
+    static_assert(
+        requires(const D& d, std::uint64_t i, row<typename D::schema> r, sample_context& c) { d.read(i, r, c); },
+        "trireme: a dataset makes one sample: 'void read(std::uint64_t index, trireme::row<schema>, "
+        "trireme::sample_context&) const'; const, because several threads call it");
+    static_assert(trireme::map_dataset<D>,
+                  "trireme: not a map_dataset; compare with counting_dataset, trireme/data/dataset.hpp");
+    return true;
+}
+
+}  // namespace explain
+
+/// What ranks compare so that they do not train on different data: the dataset's own fingerprint() if it has one,
+/// otherwise its size and layout.
+template <map_dataset D>
+std::uint64_t dataset_fingerprint(const D& d) {
+    if constexpr (requires {
+                      { d.fingerprint() } -> std::convertible_to<std::uint64_t>;
+                  }) {
+        return static_cast<std::uint64_t>(d.fingerprint());
+    } else {
+        return hasher().add(static_cast<std::uint64_t>(d.size())).add(D::schema::hash()).value();
+    }
+}
+
+}  // namespace trireme
+
+// ---- trireme/data/sampling.hpp ---------------------------------------------------------------------------
+
+// How an epoch is cut into steps, ranks and rows: pure arithmetic, the same on every rank, so that all ranks make
+// the same number of steps and every sample goes where it should, whatever the number of ranks or workers.
+
+namespace trireme {
+
+/// What happens where the samples do not fill the last global batch.
+enum class tail : std::uint8_t {
+    pad,    ///< the batch is filled up with samples from the head of the epoch; those rows are not valid
+    drop,   ///< the samples that do not fill a global batch are left out in this epoch
+    exact,  ///< every sample once; rows without one are zero and not valid; equally many steps on all ranks
+};
+
+/// "pad", "drop", "exact".
+constexpr std::string_view tail_name(tail t) noexcept {
+    return t == tail::pad ? "pad" : t == tail::drop ? "drop" : "exact";
+}
+
+namespace detail::say {
+
+inline message no_samples() {
+    return {"the dataset has no samples", "sampling_plan, size() is 0",
+            "check the path and the filter that made the dataset"};
+}
+inline message bad_batch_size(std::uint64_t batch_size) {
+    return {"a batch of " + std::to_string(batch_size) + " samples is not possible", "sampling_plan",
+            "give a batch size (per rank) from 1 to 2^32"};
+}
+inline message bad_shard(shard s) {
+    return {"rank " + std::to_string(s.index) + " of " + std::to_string(s.count) + " does not exist",
+            "sampling_plan, shard",
+            "give .shard = {.index = rank, .count = ranks} with index < count, or world.shard()"};
+}
+inline message too_many_samples(std::uint64_t n) {
+    return {"a dataset of " + std::to_string(n) + " samples is not possible, the largest has 2^63", "sampling_plan",
+            "check what the dataset's size() returns; a negative number turns into a large one"};
+}
+inline message nothing_left_after_drop(std::uint64_t n, std::uint64_t batch_size, std::uint32_t ranks) {
+    return {"tail::drop leaves no batch: " + std::to_string(n) + " samples do not fill one global batch of " +
+                std::to_string(batch_size * ranks) + " (" + std::to_string(ranks) + " ranks, " +
+                std::to_string(batch_size) + " each)",
+            "sampling_plan", "fewer ranks, a smaller batch_size, or tail::pad or tail::exact"};
+}
+
+}  // namespace detail::say
+
+/// What a plan is made from. `batch_size` is per rank.
+struct sampling_options {
+    std::uint64_t samples = 0;
+    std::uint64_t batch_size = 1;
+    trireme::shard shard = {};
+    trireme::tail tail = trireme::tail::pad;
+};
+
+/// The steps of one epoch, as one rank sees them. With R ranks of B rows a global batch has G = R*B samples, and
+/// row i of rank r at step t is the epoch's position t*G + i*R + r: the global batches depend on G only, not on R.
+///
+/// Threads    an immutable value
+class sampling_plan {
+  public:
+    /// Throws     usage_error naming the numbers: no samples, a batch or shard that cannot be, nothing left (drop)
+    constexpr explicit sampling_plan(const sampling_options& o) : o_(o) {
+        constexpr std::uint64_t most = std::uint64_t{1} << 63;
+        if (o.samples == 0) throw usage_error(detail::say::no_samples());
+        if (o.samples > most) throw usage_error(detail::say::too_many_samples(o.samples));
+        if (o.shard.index >= o.shard.count) throw usage_error(detail::say::bad_shard(o.shard));
+        // 2^31 ranks times 2^32 rows stay below 2^63, so that no position overflows.
+        if (o.batch_size == 0 || o.batch_size > std::uint64_t{1} << 32 || o.shard.count > std::uint32_t{1} << 31)
+            throw usage_error(detail::say::bad_batch_size(o.batch_size));
+        const std::uint64_t g = global_batch();
+        steps_ = o.samples / g;
+        if (o.tail != tail::drop && o.samples % g != 0) ++steps_;
+        if (steps_ == 0)
+            throw usage_error(detail::say::nothing_left_after_drop(o.samples, o.batch_size, o.shard.count));
+    }
+
+    /// Steps of an epoch, the same on every rank.
+    constexpr std::uint64_t steps() const noexcept { return steps_; }
+    constexpr std::uint64_t samples() const noexcept { return o_.samples; }
+    constexpr std::uint64_t batch_size() const noexcept { return o_.batch_size; }
+    constexpr std::uint64_t global_batch() const noexcept { return o_.batch_size * o_.shard.count; }
+    constexpr trireme::shard shard() const noexcept { return o_.shard; }
+    constexpr trireme::tail tail() const noexcept { return o_.tail; }
+
+    /// The place in the epoch that belongs to a row; may be samples() or more at the last step.
+    constexpr std::uint64_t raw_position(std::uint64_t step, std::uint64_t row) const noexcept {
+        return step * global_batch() + row * o_.shard.count + o_.shard.index;
+    }
+
+    /// How many rows of this rank's batch are valid, a prefix; fewer than the batch size at the last step only.
+    constexpr std::uint64_t valid_rows(std::uint64_t step) const noexcept {
+        TRIREME_ASSERT(step < steps_, "a step lies behind the end of the epoch");
+        const std::uint64_t first = raw_position(step, 0);
+        if (first >= o_.samples) return 0;
+        const std::uint64_t rows = (o_.samples - 1 - first) / o_.shard.count + 1;
+        return rows < o_.batch_size ? rows : o_.batch_size;
+    }
+    /// How many rows hold a sample: all of them but for `exact`, where the others are zero.
+    constexpr std::uint64_t filled_rows(std::uint64_t step) const noexcept {
+        return o_.tail == tail::exact ? valid_rows(step) : o_.batch_size;
+    }
+    /// Valid rows over all ranks at this step: what a mean over samples divides by.
+    constexpr std::uint64_t global_valid_rows(std::uint64_t step) const noexcept {
+        const std::uint64_t first = step * global_batch(), left = o_.samples - first;
+        return left < global_batch() ? left : global_batch();
+    }
+
+    /// The position in the epoch whose sample goes into a filled row: padding rows begin again at the head.
+    constexpr std::uint64_t position(std::uint64_t step, std::uint64_t row) const noexcept {
+        TRIREME_ASSERT(row < filled_rows(step), "this row holds no sample");
+        const std::uint64_t p = raw_position(step, row);
+        return p < o_.samples ? p : p % o_.samples;
+    }
+
+    /// The samples of rows first_row, first_row + 1, ... of this rank's batch, under a bound order.
+    ///
+    /// Returns    how many of `out` hold a sample, a prefix: fewer than asked only at the last step of `exact`
+    template <class BoundOrder>
+    constexpr std::size_t fill(const BoundOrder& order, std::uint64_t step, std::uint64_t first_row,
+                               std::span<std::uint64_t> out) const noexcept {
+        TRIREME_ASSERT(order.size() == o_.samples, "the order is bound to another number of samples");
+        TRIREME_ASSERT(first_row + out.size() <= o_.batch_size, "more rows than the batch has");
+        const std::uint64_t valid = valid_rows(step);
+        std::size_t done = 0;
+        if (first_row < valid) {
+            done = static_cast<std::size_t>(valid - first_row < out.size() ? valid - first_row : out.size());
+            order.fill(raw_position(step, first_row), o_.shard.count, out.first(done));
+        }
+        if (o_.tail == tail::exact) return done;
+        for (; done < out.size(); ++done) out[done] = order.at(position(step, first_row + done));
+        return done;
+    }
+
+    /// What all ranks have to agree on before the first step; the rank itself is not part of it.
+    constexpr std::uint64_t hash(std::uint64_t seed, std::string_view order_kind, std::uint64_t schema_hash,
+                                 std::uint64_t dataset_fingerprint) const noexcept {
+        return hasher()
+            .add("trireme sampling 1")
+            .add(o_.samples)
+            .add(seed)
+            .add(o_.batch_size)
+            .add(o_.shard.count)
+            .add(static_cast<std::uint64_t>(o_.tail))
+            .add(order_kind)
+            .add(schema_hash)
+            .add(dataset_fingerprint)
+            .value();
+    }
+
+  private:
+    sampling_options o_;
+    std::uint64_t steps_ = 0;
+};
+
+}  // namespace trireme
+
+// ---- trireme/data/loader_options.hpp ---------------------------------------------------------------------
+
+// What a loader can be told.
+
+namespace trireme {
+
+/// What happens when a dataset's `read` throws.
+enum class on_error : std::uint32_t {
+    raise,  ///< the batch's turn comes, and `remote_error` names worker, batch, sample and text
+    skip,   ///< the row is zeroed and marked `row_state::skipped`; the epoch goes on
+};
+
+/// Options of a `loader`, filled by designated initialisers; every default is a sensible one.
+struct loader_options {
+    std::uint32_t batch_size = 1;                                  ///< rows of a batch, per rank
+    std::uint64_t seed = 0;                                        ///< of the order and of the samples' generators
+    trireme::shard shard = {};                                     ///< this rank's share: world.shard()
+    trireme::tail tail = trireme::tail::pad;                       ///< of the last global batch
+    std::uint32_t prefetch = 0;                                    ///< slots; 0: 16 MiB worth, 8 to 256
+    std::chrono::nanoseconds timeout = std::chrono::seconds(120);  ///< for one batch
+    std::chrono::nanoseconds grace = std::chrono::seconds(3);      ///< for workers to leave at shutdown
+    trireme::on_error on_error = trireme::on_error::raise;
+    trireme::on_death on_death = trireme::on_death::respawn;  ///< of a worker process
+    trireme::delivery delivery = trireme::delivery::in_order;
+    std::uint32_t parts = 0;      ///< shares of a batch; 0: by workers and rows
+    const char* name = "loader";  ///< for messages
+};
+
+}  // namespace trireme
+
+// ---- trireme/data/detail/feistel.hpp ---------------------------------------------------------------------
+
+// A keyed bijection of 0 .. 2^width-1, and by cycle walking of 0 .. n-1: the machine behind `shuffled`.
+
+namespace trireme::detail {
+
+/// A Feistel network over exactly bit_width(n-1) bits, so that a walk takes less than two steps on average, also at
+/// n = 2^k + 1. The halves may differ by a bit: the rounds change them in turn, which works for any two widths.
+///
+/// Source     cycle walking: Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002; as a
+///            shuffle: Mitchell, Stokes, Frank, Holmes, ACM TOPC 9(1), 2022, with 24 rounds. Ours has 12: from 8
+///            on the statistics of tests/data/order_test.cpp are clean, with 6 neighbours are not.
+class feistel {
+  public:
+    static constexpr unsigned rounds = 12;
+    static constexpr std::size_t lanes = 4;  // evaluated together, so that multiplications overlap or vectorise
+
+    /// Any 2 <= n <= 2^63.
+    constexpr void bind(std::uint64_t n, std::uint64_t key, std::uint64_t stream) noexcept {
+        n_ = n;
+        const auto width = static_cast<unsigned>(std::bit_width(n - 1));
+        // One bit has no two halves: the network then works on two bits and walks.
+        right_bits_ = width < 2 ? 1 : (width + 1) / 2;
+        left_bits_ = width < 2 ? 1 : width / 2;
+        for (unsigned i = 0; i < rounds; ++i) {
+            const auto words = philox::block(key, stream, i);
+            factor_[i] = std::uint64_t{words[1]} << 32 | words[0] | 1;
+            summand_[i] = std::uint64_t{words[3]} << 32 | words[2];
+        }
+    }
+
+    constexpr std::uint64_t forward(std::uint64_t x) const noexcept {
+        do {
+            std::uint64_t l = left(x), r = right(x);
+            for (unsigned i = 0; i < rounds; i += 2) {
+                l ^= round(r, i) >> (64 - left_bits_);
+                r ^= round(l, i + 1) >> (64 - right_bits_);
+            }
+            x = join(l, r);
+        } while (x >= n_);
+        return x;
+    }
+
+    constexpr std::uint64_t backward(std::uint64_t x) const noexcept {
+        do {
+            std::uint64_t l = left(x), r = right(x);
+            for (unsigned i = rounds; i > 0; i -= 2) {
+                r ^= round(l, i - 1) >> (64 - right_bits_);
+                l ^= round(r, i - 2) >> (64 - left_bits_);
+            }
+            x = join(l, r);
+        } while (x >= n_);
+        return x;
+    }
+
+    /// out[i] = forward(first + i * stride)
+    constexpr void forward_many(std::uint64_t first, std::uint64_t stride,
+                                std::span<std::uint64_t> out) const noexcept {
+        // Values that land outside 0 .. n-1 are collected and go round again together: a walk of single values
+        // would stop the lanes from working side by side.
+        constexpr std::size_t chunk = 64;
+        for (std::size_t base = 0; base < out.size(); base += chunk) {
+            std::uint64_t value[chunk];
+            std::uint8_t place[chunk];
+            std::size_t open = out.size() - base < chunk ? out.size() - base : chunk;
+            for (std::size_t i = 0; i < open; ++i) {
+                value[i] = first + (base + i) * stride;
+                place[i] = static_cast<std::uint8_t>(i);
+            }
+            for (std::size_t i = open; i % lanes != 0; ++i) value[i] = 0;  // fills up the last group
+            while (open > 0) {
+                for (std::size_t i = 0; i < open; i += lanes) rounds_over(value + i);
+                std::size_t kept = 0;
+                for (std::size_t i = 0; i < open; ++i) {
+                    const std::uint64_t v = value[i];
+                    out[base + place[i]] = v;
+                    value[kept] = v;
+                    place[kept] = place[i];
+                    kept += v >= n_ ? 1 : 0;
+                }
+                open = kept;
+            }
+        }
+    }
+
+  private:
+    // Multiply-shift with random factor and summand: the upper bits of a*x + b are strongly universal for inputs of
+    // up to 32 bits (Dietzfelbinger, STACS 1996). One multiplication a round, and as clean in our statistics as two
+    // of MurmurHash3's, which take up to twice as long.
+    constexpr std::uint64_t round(std::uint64_t x, unsigned i) const noexcept {
+        return x * factor_[i] + summand_[i];
+    }
+    constexpr std::uint64_t left(std::uint64_t x) const noexcept { return x >> right_bits_; }
+    constexpr std::uint64_t right(std::uint64_t x) const noexcept {
+        return x & ((std::uint64_t{1} << right_bits_) - 1);
+    }
+    constexpr std::uint64_t join(std::uint64_t l, std::uint64_t r) const noexcept { return l << right_bits_ | r; }
+    // Four lanes in named variables: compilers keep these in registers at every level of optimisation.
+    constexpr void rounds_over(std::uint64_t* v) const noexcept {
+        std::uint64_t l0 = left(v[0]), l1 = left(v[1]), l2 = left(v[2]), l3 = left(v[3]);
+        std::uint64_t r0 = right(v[0]), r1 = right(v[1]), r2 = right(v[2]), r3 = right(v[3]);
+        const unsigned left_shift = 64 - left_bits_, right_shift = 64 - right_bits_;
+        for (unsigned k = 0; k < rounds; k += 2) {
+            l0 ^= round(r0, k) >> left_shift, l1 ^= round(r1, k) >> left_shift;
+            l2 ^= round(r2, k) >> left_shift, l3 ^= round(r3, k) >> left_shift;
+            r0 ^= round(l0, k + 1) >> right_shift, r1 ^= round(l1, k + 1) >> right_shift;
+            r2 ^= round(l2, k + 1) >> right_shift, r3 ^= round(l3, k + 1) >> right_shift;
+        }
+        v[0] = join(l0, r0), v[1] = join(l1, r1), v[2] = join(l2, r2), v[3] = join(l3, r3);
+    }
+
+    std::uint64_t n_ = 0;
+    unsigned left_bits_ = 1, right_bits_ = 1;
+    std::array<std::uint64_t, rounds> factor_{}, summand_{};
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/data/order.hpp ------------------------------------------------------------------------------
+
+// Orders: which sample stands at which position of an epoch. An order is a bijection of 0 .. n-1 that depends on
+// the epoch and the seed only, can be asked at any position without the ones before, and takes no memory that
+// grows with the number of samples.
+
+namespace trireme {
+
+/// An order bound to a number of samples, a seed and an epoch.
+///
+///   b.size()                      n
+///   b.at(position)                the sample's index, for position < n
+///   b.position_of(index)          the inverse
+///   b.fill(first, stride, out)    out[i] = at(first + i * stride); all positions < n
+///
+/// The compiler cannot check: at() is a bijection of 0 .. n-1, fill() agrees with it, and a copy
+/// gives the same answers.
+template <class B>
+concept bound_order = std::is_trivially_copyable_v<B> &&
+    requires(const B& b, std::uint64_t position, std::span<std::uint64_t> out) {
+    { b.size() }
+    noexcept->std::same_as<std::uint64_t>;
+    { b.at(position) }
+    noexcept->std::same_as<std::uint64_t>;
+    { b.position_of(position) }
+    noexcept->std::same_as<std::uint64_t>;
+    { b.fill(position, position, out) }
+    noexcept;
+};
+
+/// In which order an epoch goes through the samples.
+///
+///   O::kind                       its name; part of the plan that ranks compare
+///   o.bind(n, seed, epoch)        the order of that epoch, a bound_order; n >= 1
+///
+/// The compiler cannot check: bind is a pure function, the same on every machine and in every build.
+/// Reference model: sequential below.
+template <class O>
+concept order = std::copy_constructible<O> && requires(const O& o, std::uint64_t number) {
+    { O::kind } -> std::convertible_to<std::string_view>;
+    { o.bind(number, number, number) } -> bound_order;
+};
+
+/// 0, 1, 2, ...: evaluation, and data that is already mixed.
+struct sequential {
+    static constexpr std::string_view kind = "sequential";
+
+    class bound {
+      public:
+        constexpr explicit bound(std::uint64_t n) noexcept : n_(n) {}
+        constexpr std::uint64_t size() const noexcept { return n_; }
+        constexpr std::uint64_t at(std::uint64_t position) const noexcept { return position; }
+        constexpr std::uint64_t position_of(std::uint64_t index) const noexcept { return index; }
+        constexpr void fill(std::uint64_t first, std::uint64_t stride,
+                            std::span<std::uint64_t> out) const noexcept {
+            for (std::uint64_t& index : out) index = first, first += stride;
+        }
+
+      private:
+        std::uint64_t n_;
+    };
+
+    constexpr bound bind(std::uint64_t n, std::uint64_t, std::uint64_t) const noexcept { return bound(n); }
+};
+static_assert(order<sequential>);
+
+namespace detail::say {
+
+inline message order_too_large(std::uint64_t n) {
+    return {"an order over " + std::to_string(n) + " samples is not possible, the largest has 2^63",
+            "shuffled::bind", "check what the dataset's size() returns; a negative number turns into a large one"};
+}
+
+}  // namespace detail::say
+
+/// Every epoch another permutation, given by a seed. Nothing is stored per sample: the permutation is computed
+/// where it is asked for, by a keyed Feistel network of exact bit width with cycle walking; up to 4096 samples,
+/// where such networks are at their weakest and a table is small, it is a Fisher-Yates shuffle.
+///
+/// Threads    values; a bound order may be read from several threads at once
+/// Source     docs/how-it-works/order.md; statistics and golden values: tests/data/order_test.cpp
+struct shuffled {
+    static constexpr std::string_view kind = "shuffled";
+
+    /// Up to so many samples the permutation is a table of 16-bit indices inside the bound order.
+    static constexpr std::uint64_t table_limit = 4096;
+
+    class bound {
+      public:
+        constexpr bound(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) noexcept : n_(n) {
+            const std::uint64_t key =
+                mix64(seed ^ 0x73687566'666c65ULL);  // apart from the samples' own random numbers
+            if (n_ > table_limit) network_.bind(n, key, epoch);
+            if (n_ <= table_limit) fisher_yates(key, epoch);
+        }
+
+        constexpr std::uint64_t size() const noexcept { return n_; }
+
+        constexpr std::uint64_t at(std::uint64_t position) const noexcept {
+            TRIREME_ASSERT(position < n_, "a position lies behind the end of the order");
+            return n_ <= table_limit ? table_[position] : network_.forward(position);
+        }
+
+        /// Where in this epoch sample `index` stands. Up to 4096 samples it is searched for.
+        constexpr std::uint64_t position_of(std::uint64_t index) const noexcept {
+            TRIREME_ASSERT(index < n_, "an index lies behind the end of the order");
+            if (n_ > table_limit) return network_.backward(index);
+            std::uint64_t position = 0;
+            while (table_[position] != index) ++position;
+            return position;
+        }
+
+        /// out[i] = at(first + i * stride), many at once: several times as fast as one by one.
+        constexpr void fill(std::uint64_t first, std::uint64_t stride,
+                            std::span<std::uint64_t> out) const noexcept {
+            TRIREME_ASSERT(out.empty() || first + (out.size() - 1) * stride < n_,
+                           "positions behind the end of the order");
+            if (n_ > table_limit) return network_.forward_many(first, stride, out);
+            for (std::uint64_t& index : out) index = table_[first], first += stride;
+        }
+
+      private:
+        // Durstenfeld's form, from the front. Draws are 32 bits; those that would favour some places are drawn
+        // again (Lemire, ACM TOMACS 29(1), 2019), so every permutation is as likely as the generator makes it.
+        constexpr void fisher_yates(std::uint64_t key, std::uint64_t epoch) noexcept {
+            for (std::size_t i = 0; i < n_; ++i) table_[i] = static_cast<std::uint16_t>(i);
+            std::uint64_t blocks = 0;
+            unsigned left = 0;
+            std::array<std::uint32_t, 4> words{};
+            for (std::size_t i = 0; i + 1 < n_; ++i) {
+                const auto choices = static_cast<std::uint32_t>(n_ - i);
+                std::uint64_t product = 0;
+                do {
+                    if (left == 0) words = philox::block(key, epoch, blocks++), left = 4;
+                    product = std::uint64_t{words[--left]} * choices;
+                } while (static_cast<std::uint32_t>(product) < choices &&
+                         static_cast<std::uint32_t>(product) < (0U - choices) % choices);
+                const std::size_t from = i + static_cast<std::size_t>(product >> 32);
+                const std::uint16_t taken = table_[from];
+                table_[from] = table_[i];
+                table_[i] = taken;
+            }
+        }
+
+        std::uint64_t n_;
+        detail::feistel network_;
+        std::array<std::uint16_t, table_limit> table_;
+    };
+
+    /// The permutation of `epoch`: distinct for distinct epochs and seeds.
+    ///
+    /// Needs      1 <= n <= 2^63
+    /// Throws     usage_error for a larger n
+    constexpr bound bind(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) const {
+        if (n > std::uint64_t{1} << 63) throw usage_error(detail::say::order_too_large(n));
+        return bound(n, seed, epoch);
+    }
+};
+static_assert(order<shuffled>);
+
+namespace explain {
+
+template <class O>
+consteval bool order() {
+    static_assert(
+        requires {
+            { O::kind } -> std::convertible_to<std::string_view>;
+        },
+        "trireme: an order has a name: 'static constexpr std::string_view kind'. Copy trireme::sequential, "
+        "trireme/data/order.hpp");
+    static_assert(
+        requires(const O& o) { o.bind(std::uint64_t{1}, std::uint64_t{1}, std::uint64_t{1}); },
+        "trireme: an order binds to an epoch: 'bind(n, seed, epoch) const'. Copy trireme::sequential, "
+        "trireme/data/order.hpp");
+    static_assert(
+        requires(const O& o) {
+            { o.bind(std::uint64_t{1}, std::uint64_t{1}, std::uint64_t{1}) } -> bound_order;
+        },
+        "trireme: what bind() returns is trivially copyable and has noexcept size(), at(position), "
+        "position_of(index), fill(first, stride, out). Copy trireme::sequential, trireme/data/order.hpp");
+    static_assert(trireme::order<O>,
+                  "trireme: not an order; compare with trireme::sequential, trireme/data/order.hpp");
+    return true;
+}
+
+}  // namespace explain
+
+}  // namespace trireme
+
+// ---- trireme/data/detail/batch_maker.hpp -----------------------------------------------------------------
+
+// What every engine's worker does: turn a claimed part of a batch into rows.
+
+namespace trireme::detail {
+
+/// The recipe: shared by all workers, read only.
+template <class Data, class Order>
+struct recipe {
+    const Data* data = nullptr;
+    Order order;
+    sampling_plan plan;
+    std::uint64_t seed = 0;
+    on_error errors = on_error::raise;
+};
+
+/// One worker's state around the recipe: the order of the epoch in hand.
+template <class Data, class Order>
+class batch_maker {
+    using schema = typename Data::schema;
+    using bound = decltype(std::declval<const Order&>().bind(1, 1, 1));
+
+  public:
+    explicit batch_maker(const recipe<Data, Order>& r) noexcept : recipe_(r) {}
+
+    /// Makes the claimed part and publishes it. Anything that `read` throws ends in the part's error record.
+    template <class Worker>
+    void make(Worker& worker, const part_claim& claim) {
+        auto& memory = worker.memory();
+        const batch_request request = memory.head(claim.slot).request;
+        if (worker.cancelled(claim)) return static_cast<void>(worker.publish(claim, part_state::voided));
+        std::uint64_t sample = 0;
+        try {
+            if (!bound_ || bound_epoch_ != request.epoch) {
+                bound_.emplace(recipe_.order.bind(recipe_.plan.samples(), recipe_.seed, request.epoch));
+                bound_epoch_ = request.epoch;
+            }
+            worker.begin(claim);
+            if (!fill(worker, claim, request, sample))
+                return static_cast<void>(worker.publish(claim, part_state::voided));
+        } catch (...) {
+            auto& record = memory.trouble(claim.slot, claim.part).record;
+            record = {};
+            describe_current_exception(record);
+            record.worker = worker.index();
+            record.pid = static_cast<std::int32_t>(::getpid());
+            record.sample = sample;
+            return static_cast<void>(worker.publish(claim, part_state::failed));
+        }
+        worker.hook().at(step::worker_filled);
+        worker.publish(claim, part_state::ready);
+    }
+
+    /// A worker's life: claim, make, until told to stop. `alive()` is asked once a slice and may end it.
+    template <class Worker, class Alive>
+    void run(Worker& worker, Alive&& alive) {
+        part_claim claim;
+        for (;;) {
+            switch (worker.next(claim, deadline::in(std::chrono::milliseconds(250)))) {
+                case next_claim::claimed: {
+                    const user_section here;
+                    make(worker, claim);
+                    break;
+                }
+                case next_claim::stopping:
+                    return;
+                case next_claim::nothing_yet:
+                    if (!alive()) return;
+                    break;
+            }
+        }
+    }
+
+  private:
+    /// False when the batch was cancelled meanwhile.
+    template <class Worker>
+    bool fill(Worker& worker, const part_claim& claim, const batch_request& request, std::uint64_t& sample) {
+        auto& memory = worker.memory();
+        const auto& plan = recipe_.plan;
+        const auto states = memory.row_states(claim.slot);
+        const auto valid = static_cast<std::uint32_t>(plan.valid_rows(request.step));
+        std::byte* const base = memory.payload(claim.slot);
+        const std::uint32_t rows = memory.geometry().rows;
+        std::array<std::uint64_t, 64> indices;  // many at once: several times as fast as one by one
+        for (std::uint32_t first = claim.first_row; first < claim.last_row;) {
+            const auto wanted = (std::min)(std::uint32_t{indices.size()}, claim.last_row - first);
+            const auto filled = static_cast<std::uint32_t>(
+                plan.fill(*bound_, request.step, first, std::span(indices).first(wanted)));
+            for (std::uint32_t i = 0; i < wanted; ++i) {
+                const std::uint32_t at = first + i;
+                const row<schema> out(base, rows, at);
+                if (i >= filled) {
+                    out.clear();
+                    states[at] = row_state::empty;
+                    continue;
+                }
+                sample = indices[i];
+                worker.record(sample);
+                states[at] = at < valid ? row_state::valid : row_state::padding;
+                read(worker, claim, request, sample, out, states[at]);
+                if (at == claim.first_row) worker.hook().at(step::worker_half_filled);
+                if (worker.cancelled(claim) || worker.told_to_stop()) return false;
+            }
+            first += wanted;
+        }
+        return true;
+    }
+
+    template <class Worker>
+    void read(Worker& worker, const part_claim& claim, const batch_request& request, std::uint64_t sample,
+              const row<schema>& out, row_state& state) {
+        sample_context context({recipe_.seed, request.epoch, sample}, worker_id{worker.index()}, claim.attempt,
+                               stop_signal{&worker.memory().control().phase, phase_stopping});
+        if (recipe_.errors == on_error::raise) return static_cast<void>(recipe_.data->read(sample, out, context));
+        try {
+            recipe_.data->read(sample, out, context);
+        } catch (...) {
+            out.clear();
+            state = row_state::skipped;
+        }
+    }
+
+    const recipe<Data, Order>& recipe_;
+    std::optional<bound> bound_;
+    std::uint64_t bound_epoch_ = 0;
+};
+
+/// A dataset may want to do something once in each worker, before its first sample: open files, seed a library.
+template <class Data>
+void start_up(const Data& data, worker_id w) {
+    if constexpr (requires { data.start_up(w); }) data.start_up(w);
+}
+
+}  // namespace trireme::detail
+
+// ---- trireme/data/engine/caller.hpp ----------------------------------------------------------------------
+
+// engine::caller: batches are made where they are asked for, by the thread that asks. No worker, no wake, no copy.
+
+namespace trireme::engine {
+
+/// For cheap data, for debugging, and as the reference the other engines are compared with byte by byte.
+struct caller {
+    static constexpr const char* name = "engine::caller";
+    using backing = trireme::backing::heap;
+
+    std::uint32_t worker_count() const noexcept { return 1; }
+    /// Nobody makes anything ahead, so nobody spins.
+    static constexpr bool works_ahead = false;
+
+    template <class Core>
+    class crew {
+      public:
+        crew(const caller&, ring<backing>& r, std::shared_ptr<const Core> core, const loader_options&)
+            : core_(std::move(core)), worker_(r.memory(), worker_id{0}, 1, scope::threads), maker_(core_->recipe) {
+            start_up();
+        }
+        /// Makes the batch that is taken next, unless it is there.
+        void help() {
+            part_claim claim;
+            if (worker_.try_claim(claim)) maker_.make(worker_, claim);
+        }
+        void watch() const noexcept {}
+        bool ready() const noexcept { return true; }
+        std::optional<std::string> stop() noexcept { return std::nullopt; }
+
+      private:
+        void start_up() {
+            try {
+                detail::start_up(core_->data, worker_id{0});
+            } catch (...) {
+                error_record record;
+                detail::describe_current_exception(record);
+                record.pid = static_cast<std::int32_t>(::getpid());
+                detail::end_ring(worker_.memory(), record, wait::futex{});
+            }
+        }
+
+        std::shared_ptr<const Core> core_;
+        ring_worker<> worker_;
+        typename Core::maker maker_;
+    };
+};
+
+}  // namespace trireme::engine
+
+// ---- trireme/data/detail/worker_count.hpp ----------------------------------------------------------------
+
+// How many workers an engine starts when it is not told, how long they spin, and where they may run.
+
+namespace trireme::detail {
+
+/// The CPUs of this process's job on this host, divided among the local ranks if a launcher says how many there
+/// are.
+inline std::uint32_t cpus_of_this_rank() {
+    static const auto all = static_cast<std::uint32_t>((std::max)(1U, cpu_budget::discover().compute()));
+    return (std::max)(1U, all / local_ranks());
+}
+
+/// All CPUs but the trainer's, at least one.
+inline std::uint32_t default_workers() { return (std::max)(1U, cpus_of_this_rank() - 1U); }
+
+/// About the cost of one wake when every worker and the trainer have a CPU each; otherwise whoever waits makes
+/// room.
+inline std::chrono::nanoseconds loader_spin(std::uint32_t workers) {
+    return workers + 1 <= cpus_of_this_rank() ? std::chrono::microseconds(50) : std::chrono::microseconds(0);
+}
+
+/// Workers use the mask the process was started with, not the one core that a library pinned its main thread to.
+inline void use_process_cpus() {
+    if (thread_cpus() != process_cpus()) static_cast<void>(try_bind_this_thread(process_cpus()));
+}
+
+/// Throws usage_error when the CUDA driver is initialised in this process: a forked child could not use it, and
+/// what the driver holds would be inherited in an undefined state. (Initialised, not only loaded:
+/// NVIDIA/DALI#3671.)
+inline void refuse_after_cuda(const char* who) {
+    void* const library = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (library == nullptr) return;
+    using count_fn = int (*)(int*);
+    const auto count = reinterpret_cast<count_fn>(::dlsym(library, "cuDeviceGetCount"));
+    int devices = 0;
+    constexpr int not_initialised = 3;  // CUDA_ERROR_NOT_INITIALIZED
+    const bool alive = count != nullptr && count(&devices) != not_initialised;
+    ::dlclose(library);
+    if (alive)
+        throw usage_error({std::string(who) + " cannot fork here: the CUDA driver is initialised in this process",
+                           "pid " + std::to_string(::getpid()),
+                           "make the loader before the first CUDA call, or use engine::threads"});
+}
+
+}  // namespace trireme::detail
+
+// ---- trireme/data/engine/forked.hpp ----------------------------------------------------------------------
+
+// engine::forked: batches are made ahead by worker processes, which may crash, hang or leak without the trainer.
+
+namespace trireme::engine {
+
+/// `workers` processes inherit the dataset copy-on-write and write into shared slots. They are forked, watched and
+/// replaced by a zygote that is forked when the loader is made, so make the loader before foreign threads start and
+/// before CUDA is initialised; where that cannot be, it refuses with the reason.
+///
+/// Hook   tests kill a worker at every step of the protocol; others leave it alone
+template <step_hook Hook = no_steps>
+struct basic_forked {
+    static constexpr const char* name = "engine::forked";
+    using backing = trireme::backing::memfd;
+
+    std::uint32_t workers = 0;  ///< 0: what affinity and quota leave beside the trainer
+    Hook hook{};
+
+    std::uint32_t worker_count() const { return workers != 0 ? workers : detail::default_workers(); }
+    static constexpr bool works_ahead = true;
+
+    template <class Core>
+    class crew {
+      public:
+        crew(const basic_forked& engine, ring<backing>& r, std::shared_ptr<const Core> core,
+             const loader_options& options)
+            : memory_(r.memory()), count_(engine.worker_count()) {
+            detail::refuse_after_cuda(name);
+            const auto memory = r.memory();
+            const auto spin = detail::loader_spin(count_);
+            const pid_t trainer = ::getpid();
+            r.backing().inherit(true);
+            const auto hide = [&r] { r.backing().inherit(false); };
+            try {
+                processes_ = worker_processes(
+                    {.who = name, .count = count_, .grace = options.grace},
+                    [memory, core, spin, trainer, hook = engine.hook](worker_id w, std::uint32_t incarnation) {
+                        return work(memory, *core, w, incarnation, spin, trainer, hook);
+                    },
+                    [memory, policy = options.on_death, hook = engine.hook](worker_id w, pid_t pid,
+                                                                            exit_status status) {
+                        return bury(memory, w.value, pid, status, policy, hook);
+                    });
+            } catch (...) {
+                hide();
+                throw;
+            }
+            hide();
+        }
+
+        void help() const noexcept {}
+        /// Throws  peer_error when the zygote, and with it every worker, is dead
+        void watch() {
+            if (const auto status = processes_.lost())
+                throw peer_error(zygote_lost(processes_.zygote_pid(), *status));
+        }
+        bool ready() const noexcept {
+            for (std::uint32_t w = 0; w < count_; ++w) {
+                if (memory_.worker(w).ready.load(std::memory_order_acquire) == 0) return false;
+            }
+            return true;
+        }
+        std::optional<std::string> stop() noexcept {
+            processes_.stop();
+            return std::nullopt;
+        }
+        pid_t zygote_pid() const noexcept { return processes_.zygote_pid(); }
+
+        static message zygote_lost(pid_t pid, exit_status status) {
+            return {
+                "the loader's zygote (pid " + std::to_string(pid) + ") " + describe(status) +
+                    ", and with it all loader workers",
+                "pid " + std::to_string(::getpid()),
+                "look for whoever kills processes here (the kernel's log tells of the OOM killer); make the loader "
+                "anew"};
+        }
+
+      private:
+        static int work(const detail::ring_memory& memory, const Core& core, worker_id w, std::uint32_t incarnation,
+                        std::chrono::nanoseconds spin, pid_t trainer, const Hook& hook) {
+            ring_worker<wait::futex, Hook> worker(memory, w, incarnation, scope::processes, wait::futex{spin},
+                                                  hook);
+            try {
+                detail::use_process_cpus();
+                detail::start_up(core.data, w);
+            } catch (...) {
+                error_record record;
+                detail::describe_current_exception(record);
+                record.worker = w.value;
+                record.pid = static_cast<std::int32_t>(::getpid());
+                detail::end_ring(memory, record, wait::futex{});
+                return start_up_failed;
+            }
+            worker.set_ready();
+            const auto watched = pidfd::open(trainer);
+            typename Core::maker maker(core.recipe);
+            maker.run(worker, [&watched] { return !watched.dead(); });
+            return 0;
+        }
+
+        /// In the zygote. True when the worker is to be started anew.
+        static bool bury(const detail::ring_memory& memory, std::uint32_t w, pid_t pid, exit_status status,
+                         on_death policy, const Hook& hook) {
+            if (memory.control().fatal.load(std::memory_order_acquire) != 0) return false;
+            detail::reap(memory, w, pid, status, policy, wait::futex{}, hook);
+            if (pid != 0 && detail::within_budget(memory.worker(w))) return true;
+            error_record record;
+            record.kind = static_cast<std::uint32_t>(errc::peer);
+            record.worker = w;
+            record.pid = static_cast<std::int32_t>(pid);
+            record.signal = status.signal;
+            record.sample = memory.worker(w).dead_sample;
+            record.text.assign(pid == 0
+                                   ? "worker " + std::to_string(w) + " could not be forked"
+                                   : "worker " + std::to_string(w) + " (pid " + std::to_string(pid) + ") " +
+                                         describe(status) + ", the " + std::to_string(detail::respawn_budget + 1) +
+                                         "th death of this worker without progress in between");
+            detail::end_ring(memory, record, wait::futex{});
+            return false;
+        }
+
+        static constexpr int start_up_failed = 113;
+
+        detail::ring_memory memory_;
+        std::uint32_t count_;
+        worker_processes processes_;
+    };
+};
+
+using forked = basic_forked<>;
+
+}  // namespace trireme::engine
+
+// ---- trireme/data/engine/threads.hpp ---------------------------------------------------------------------
+
+// engine::threads: batches are made ahead by threads of this process. The default: C++ has no interpreter lock.
+
+namespace trireme::engine {
+
+/// `workers` threads share the trainer's address space; `read` must be safe to call from all of them at once.
+/// A read that never returns cannot be killed: after the grace its thread is abandoned with its memory, and a line
+/// says so. Use engine::forked for code that may hang or crash.
+struct threads {
+    static constexpr const char* name = "engine::threads";
+    using backing = trireme::backing::heap;
+
+    std::uint32_t workers = 0;  ///< 0: what affinity and quota leave beside the trainer
+
+    std::uint32_t worker_count() const { return workers != 0 ? workers : detail::default_workers(); }
+    static constexpr bool works_ahead = true;
+
+    template <class Core>
+    class crew {
+      public:
+        crew(const threads& engine, ring<backing>& r, std::shared_ptr<const Core> core,
+             const loader_options& options)
+            : state_(std::make_shared<shared>(std::move(core), r.arena())), grace_(options.grace) {
+            const std::uint32_t count = engine.worker_count();
+            const auto spin = detail::loader_spin(count);
+            threads_.reserve(count);
+            for (std::uint32_t w = 0; w < count; ++w) {
+                const std::string label = "tri-load-" + std::to_string(w);
+                state_->running.fetch_add(1, std::memory_order_relaxed);
+                try {
+                    threads_.emplace_back(label.c_str(), [state = state_, w, spin] {
+                        work(*state, w, spin);
+                        state->running.fetch_sub(1, std::memory_order_release);
+                        futex_wake(state->running);
+                    });
+                } catch (...) {
+                    state_->running.fetch_sub(1, std::memory_order_relaxed);
+                    r.stop();
+                    static_cast<void>(stop());
+                    throw;
+                }
+            }
+        }
+        ~crew() { static_cast<void>(stop()); }
+
+        void help() const noexcept {}
+        void watch() const noexcept {}
+        bool ready() const noexcept { return state_->ready.load(std::memory_order_acquire) == threads_.size(); }
+
+        /// Waits for the threads to leave, at most the grace. A sentence if some had to be abandoned.
+        std::optional<std::string> stop() noexcept {
+            const auto until = deadline::in(grace_);
+            auto& running = state_->running;
+            for (auto n = running.load(std::memory_order_acquire); n != 0 && !until.passed();
+                 n = running.load(std::memory_order_acquire)) {
+                futex_wait(running, n, until.slice(std::chrono::milliseconds(50)));
+            }
+            const auto stuck = running.load(std::memory_order_acquire);
+            for (auto& t : threads_) stuck == 0 ? t.join() : t.abandon();
+            threads_.clear();
+            if (stuck == 0) return std::nullopt;
+            return std::to_string(stuck) +
+                   " loader thread(s) did not return from read within the grace and were "
+                   "abandoned with their memory";
+        }
+
+      private:
+        /// What a thread needs even when the loader has gone without it.
+        struct shared {
+            shared(std::shared_ptr<const Core> c, std::shared_ptr<detail::ring_arena<backing>> a)
+                : core(std::move(c)), arena(std::move(a)) {}
+            std::shared_ptr<const Core> core;
+            std::shared_ptr<detail::ring_arena<backing>> arena;
+            std::atomic<std::uint32_t> running{0}, ready{0};
+        };
+
+        static void work(shared& state, std::uint32_t w, std::chrono::nanoseconds spin) {
+            ring_worker<> worker(state.arena->memory, worker_id{w}, 1, scope::threads, wait::futex{spin});
+            typename Core::maker maker(state.core->recipe);
+            try {
+                const user_section here;
+                detail::use_process_cpus();
+                detail::start_up(state.core->data, worker_id{w});
+            } catch (...) {
+                error_record record;
+                detail::describe_current_exception(record);
+                record.worker = w;
+                record.pid = static_cast<std::int32_t>(::getpid());
+                return detail::end_ring(state.arena->memory, record, wait::futex{});
+            }
+            state.ready.fetch_add(1, std::memory_order_release);
+            maker.run(worker, [] { return true; });
+        }
+
+        std::shared_ptr<shared> state_;
+        std::vector<registered_thread> threads_;
+        std::chrono::nanoseconds grace_;
+    };
+};
+
+}  // namespace trireme::engine
+
+// ---- trireme/data/idx.hpp --------------------------------------------------------------------------------
+
+// IDX files, the format of the MNIST family: a magic number, an element type, extents, then the elements, all in
+// big-endian order. Nothing in a file is believed before it was compared with the number of bytes there are.
+
+namespace trireme {
+
+/// Element types of IDX files, with the numbers that stand in the file.
+enum class idx_type : std::uint8_t {
+    uint8 = 0x08,
+    int8 = 0x09,
+    int16 = 0x0B,
+    int32 = 0x0C,
+    float32 = 0x0D,
+    float64 = 0x0E,
+};
+
+/// Bytes of one element; 0 for a number that names no type.
+constexpr std::size_t element_bytes(idx_type t) noexcept {
+    switch (t) {
+        case idx_type::uint8:
+        case idx_type::int8:
+            return 1;
+        case idx_type::int16:
+            return 2;
+        case idx_type::int32:
+        case idx_type::float32:
+            return 4;
+        case idx_type::float64:
+            return 8;
+    }
+    return 0;
+}
+
+namespace detail {
+
+template <class T>
+inline constexpr idx_type idx_type_of = static_cast<idx_type>(0);
+template <>
+inline constexpr idx_type idx_type_of<std::uint8_t> = idx_type::uint8;
+template <>
+inline constexpr idx_type idx_type_of<std::int8_t> = idx_type::int8;
+template <>
+inline constexpr idx_type idx_type_of<std::int16_t> = idx_type::int16;
+template <>
+inline constexpr idx_type idx_type_of<std::int32_t> = idx_type::int32;
+template <>
+inline constexpr idx_type idx_type_of<float> = idx_type::float32;
+template <>
+inline constexpr idx_type idx_type_of<double> = idx_type::float64;
+
+}  // namespace detail
+
+namespace detail::say {
+
+inline std::string hex(std::uint32_t value, int digits) {
+    char text[16];
+    std::snprintf(text, sizeof text, "0x%0*x", digits, value);
+    return text;
+}
+inline message idx_ends_early(const std::string& name, std::uint64_t needed, std::uint64_t given) {
+    return {name + " ends at offset " + std::to_string(given) + " inside the IDX header, expected at least " +
+                std::to_string(needed) + " bytes, found " + std::to_string(given),
+            "idx_file", "the file is cut short or no IDX file: fetch it again"};
+}
+inline message idx_bad_magic(const std::string& name, std::uint32_t found) {
+    const bool gzip = found >> 16 == 0x1f8b;
+    return {
+        name + " is no IDX file: offset 0: expected magic 0x0000TTDD (type, extents), found " + hex(found, 8) +
+            (gzip ? " (gzip)" : ""),
+        "idx_file",
+        gzip ? "read it through trireme::zlib::gzip, <trireme/zlib/gzip.hpp>" : "check that it is the right file"};
+}
+inline message idx_bad_type(const std::string& name, unsigned found) {
+    return {
+        name + ": offset 2: expected an element type 0x08, 0x09, 0x0b, 0x0c, 0x0d or 0x0e, found " + hex(found, 2),
+        "idx_file", "the file is damaged or no IDX file"};
+}
+inline message idx_no_extents(const std::string& name) {
+    return {name + ": offset 3: expected at least one extent, found 0", "idx_file",
+            "the file is damaged or no IDX file"};
+}
+inline message idx_wrong_size(const std::string& name, std::uint64_t header, const std::string& needed,
+                              std::uint64_t found) {
+    return {name + ": offset " + std::to_string(header) + ": the header promises " + needed +
+                " bytes of elements, found " + std::to_string(found),
+            "idx_file", "the file is cut short, damaged or has something behind its end: fetch it again"};
+}
+inline message idx_wrong_kind(const std::string& name, unsigned type, const std::string& needed,
+                              const std::string& found) {
+    return {name + ": expected " + needed + ", found " + found + " of type " + hex(type, 2), "idx_file",
+            "give the right file; images and labels may be swapped"};
+}
+inline message idx_counts_differ(const std::string& images, std::uint64_t image_count, const std::string& labels,
+                                 std::uint64_t label_count) {
+    return {images + " has " + std::to_string(image_count) + " images, but " + labels + " has " +
+                std::to_string(label_count) + " labels",
+            "idx_images", "both files must belong to the same set (train or t10k)"};
+}
+
+}  // namespace detail::say
+
+/// The content of one IDX file, checked. Cheap to copy: copies share the bytes, which never change.
+///
+/// Threads    may be read from several threads at once
+class idx_file {
+  public:
+    /// Reads and checks a file. `source` decides how: plain_file, or zlib::gzip from the wing.
+    ///
+    /// Blocks     as long as the disk takes
+    /// Throws     system_error, usage_error; both name the file, the latter also offset, expected and found
+    template <byte_source Source = plain_file>
+    static idx_file open(const std::string& path, const Source& source = {}) {
+        return idx_file(source.load(path), path);
+    }
+
+    /// Takes bytes that are already in memory; `name` stands in messages.
+    explicit idx_file(std::vector<std::byte> bytes, std::string name = "idx bytes") : name_(std::move(name)) {
+        auto owned = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+        bytes_ = {owned->data(), owned->size()};
+        owner_ = std::move(owned);
+        parse();
+    }
+    /// Looks at bytes that the caller keeps alive and unchanged.
+    explicit idx_file(std::span<const std::byte> bytes, std::string name = "idx bytes")
+        : name_(std::move(name)), bytes_(bytes) {
+        parse();
+    }
+
+    const std::string& name() const noexcept { return name_; }
+    idx_type type() const noexcept { return type_; }
+    /// Extents, the number of items first; at least one.
+    const std::vector<std::uint64_t>& extents() const noexcept { return extents_; }
+    /// Number of items: the first extent.
+    std::uint64_t size() const noexcept { return extents_[0]; }
+    /// Elements of one item.
+    std::uint64_t item_elements() const noexcept { return item_elements_; }
+    /// "60000 x 28 x 28"
+    std::string shape() const {
+        std::string text;
+        for (const std::uint64_t extent : extents_) text += (text.empty() ? "" : " x ") + std::to_string(extent);
+        return text;
+    }
+
+    /// The elements as they lie in the file, big-endian.
+    std::span<const std::byte> payload() const noexcept { return bytes_.subspan(header_bytes()); }
+    /// The bytes of item i.
+    std::span<const std::byte> item(std::uint64_t i) const {
+        const std::uint64_t bytes = item_elements_ * element_bytes(type_);
+        if (i >= size()) throw usage_error(out_of_range(i, size(), "item"));
+        return payload().subspan(i * bytes, bytes);
+    }
+
+    /// Element number i, in the machine's own byte order.
+    ///
+    /// Throws     usage_error when T is not what the file holds, or i lies behind its end
+    template <class T>
+    T at(std::uint64_t i) const {
+        static_assert(detail::idx_type_of<T> != static_cast<idx_type>(0),
+                      "trireme: IDX files hold uint8, int8, int16, int32, float or double");
+        if (detail::idx_type_of<T> != type_)
+            throw usage_error(detail::say::idx_wrong_kind(
+                name_, static_cast<unsigned>(type_),
+                "elements of type " + detail::say::hex(static_cast<unsigned>(detail::idx_type_of<T>), 2), shape()));
+        const std::uint64_t elements = size() * item_elements_;
+        if (i >= elements) throw usage_error(out_of_range(i, elements, "element"));
+        using bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+        bits value = 0;
+        for (std::size_t b = 0; b < sizeof(T); ++b)
+            value = static_cast<bits>(value << 8 | std::to_integer<bits>(payload()[i * sizeof(T) + b]));
+        if constexpr (std::is_floating_point_v<T>) {
+            return std::bit_cast<T>(value);
+        } else {
+            return static_cast<T>(value);
+        }
+    }
+
+  private:
+    std::size_t header_bytes() const noexcept { return 4 + 4 * extents_.size(); }
+    std::uint32_t big_endian(std::size_t at) const noexcept {
+        std::uint32_t value = 0;
+        for (std::size_t i = 0; i < 4; ++i) value = value << 8 | std::to_integer<std::uint32_t>(bytes_[at + i]);
+        return value;
+    }
+    message out_of_range(std::uint64_t i, std::uint64_t limit, const char* what) const {
+        return {name_ + " has " + std::to_string(limit) + " " + what + "s, asked for number " + std::to_string(i),
+                "idx_file", "count from 0"};
+    }
+
+    void parse() {
+        if (bytes_.size() < 4) throw usage_error(detail::say::idx_ends_early(name_, 4, bytes_.size()));
+        const std::uint32_t magic = big_endian(0);
+        if (magic >> 16 != 0) throw usage_error(detail::say::idx_bad_magic(name_, magic));
+        type_ = static_cast<idx_type>(magic >> 8 & 0xff);
+        const std::size_t rank = magic & 0xff;
+        if (element_bytes(type_) == 0) throw usage_error(detail::say::idx_bad_type(name_, magic >> 8 & 0xff));
+        if (rank == 0) throw usage_error(detail::say::idx_no_extents(name_));
+        const std::size_t header = 4 + 4 * rank;
+        if (bytes_.size() < header) throw usage_error(detail::say::idx_ends_early(name_, header, bytes_.size()));
+
+        const std::uint64_t found = bytes_.size() - header;
+        std::uint64_t items = 1, needed = element_bytes(type_);
+        bool overflow = false;
+        for (std::size_t i = 0; i < rank; ++i) {
+            extents_.push_back(big_endian(4 + 4 * i));
+            if (i > 0) overflow |= __builtin_mul_overflow(items, extents_[i], &items);
+            overflow |= __builtin_mul_overflow(needed, extents_[i], &needed);
+        }
+        if (overflow || needed != found)
+            throw usage_error(detail::say::idx_wrong_size(
+                name_, header, overflow ? "more than 2^64" : std::to_string(needed), found));
+        item_elements_ = items;
+    }
+
+    std::string name_;
+    std::shared_ptr<const std::vector<std::byte>> owner_;
+    std::span<const std::byte> bytes_;
+    std::vector<std::uint64_t> extents_;
+    std::uint64_t item_elements_ = 0;
+    idx_type type_ = idx_type::uint8;
+};
+
+}  // namespace trireme
+
+// ---- trireme/data/idx_images.hpp -------------------------------------------------------------------------
+
+// A ready dataset: images and labels from two IDX files, as MNIST, Fashion-MNIST, KMNIST and EMNIST come.
+
+namespace trireme {
+
+/// Grey images of `Rows` x `Cols` bytes with a label each: `idx_images<28, 28>{"images-idx3-ubyte",
+/// "labels-idx1-ubyte"}`. Keeps the files' bytes in memory; copies share them.
+///
+/// Threads    `read` may run in several threads at once
+template <std::size_t Rows, std::size_t Cols>
+class idx_images {
+  public:
+    using schema = trireme::schema<field<"image", std::uint8_t, Rows, Cols>, field<"label", std::int64_t>>;
+
+    /// Throws     usage_error naming files and numbers: a file is not what it should be, or the counts differ
+    idx_images(idx_file images, idx_file labels) : images_(std::move(images)), labels_(std::move(labels)) {
+        if (images_.type() != idx_type::uint8 || images_.extents().size() != 3 || images_.extents()[1] != Rows ||
+            images_.extents()[2] != Cols)
+            throw usage_error(detail::say::idx_wrong_kind(
+                images_.name(), static_cast<unsigned>(images_.type()),
+                "images n x " + std::to_string(Rows) + " x " + std::to_string(Cols) + " of type 0x08",
+                images_.shape()));
+        if (labels_.type() != idx_type::uint8 || labels_.extents().size() != 1)
+            throw usage_error(detail::say::idx_wrong_kind(labels_.name(), static_cast<unsigned>(labels_.type()),
+                                                          "labels n of type 0x08", labels_.shape()));
+        if (images_.size() != labels_.size())
+            throw usage_error(
+                detail::say::idx_counts_differ(images_.name(), images_.size(), labels_.name(), labels_.size()));
+    }
+    /// Reads both files; `source` is plain_file, or zlib::gzip from the wing.
+    ///
+    /// Blocks     as long as the disk takes
+    /// Throws     system_error, usage_error; both name the file
+    template <byte_source Source = plain_file>
+    idx_images(const std::string& images, const std::string& labels, const Source& source = {})
+        : idx_images(idx_file::open(images, source), idx_file::open(labels, source)) {}
+
+    std::uint64_t size() const noexcept { return images_.size(); }
+    std::int64_t label(std::uint64_t index) const { return labels_.at<std::uint8_t>(index); }
+
+    void read(std::uint64_t index, row<schema> r, sample_context&) const {
+        const auto pixels = images_.item(index);
+        std::memcpy(r.template get<"image">().data(), pixels.data(), pixels.size());
+        r.template get<"label">() = label(index);
+    }
+
+    /// Count and all labels, and a part of the images: cheap, and different for train and test.
+    std::uint64_t fingerprint() const {
+        hasher h;
+        h.add(size()).add(as_text(labels_.payload()));
+        for (std::uint64_t i = 0; i < size(); i += 1 + size() / 64) h.add(as_text(images_.item(i)));
+        return h.value();
+    }
+
+  private:
+    static std::string_view as_text(std::span<const std::byte> bytes) noexcept {
+        return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    }
+
+    idx_file images_;
+    idx_file labels_;
+};
+static_assert(map_dataset<idx_images<28, 28>>);
+
+}  // namespace trireme
+
+// ---- trireme/data/loader.hpp -----------------------------------------------------------------------------
+
+// The loader: batches of a dataset, made ahead by whatever engine, taken in place.
+
+namespace trireme {
+
+/// Who makes the samples: engine::caller, engine::threads, engine::forked.
+///
+///   E::backing            where the slots live
+///   E::name               for messages
+///   e.worker_count()      how many make parts at once
+///   E::crew<Core>         made from (engine, ring, core, options): help(), watch(), ready(), stop()
+///
+/// The compiler cannot check: every claimed part is published once; `stop` returns within the grace.
+/// Reference model: engine::caller.
+template <class E>
+concept loader_engine = std::copy_constructible<E> && requires(const E& e) {
+    typename E::backing;
+    { E::name } -> std::convertible_to<const char*>;
+    { e.worker_count() } -> std::convertible_to<std::uint32_t>;
+    { E::works_ahead } -> std::convertible_to<bool>;
+};
+
+namespace detail {
+
+/// What workers share, and what an abandoned thread keeps alive.
+template <class Data, class Order>
+struct loader_core {
+    using maker = batch_maker<Data, Order>;
+
+    loader_core(Data d, Order order, const loader_options& o)
+        : data(std::move(d)),
+          recipe{&data, std::move(order),
+                 sampling_plan({static_cast<std::uint64_t>(data.size()), o.batch_size, o.shard, o.tail}), o.seed,
+                 o.on_error} {}
+    Data data;
+    detail::recipe<Data, Order> recipe;
+};
+
+}  // namespace detail
+
+/// Yields a dataset's batches, epoch by epoch. What it yields is a function of dataset, seed, epoch, order and
+/// global batch size; engine, number of workers, timing, deaths and respawns do not show.
+///
+///   loader train{dataset, engine::forked{.workers = 4}, {.batch_size = 64, .seed = 42}};
+///   for (auto&& batch : train.epoch(0)) { auto [image, label] = batch.fields(); ... }
+///
+/// Threads    one consumer; the batches it took may be read and dropped anywhere
+/// Blocks     the constructor until the workers are started; iteration at most options.timeout a batch; the
+/// destructor
+///            at most options.grace + 2 s
+/// Throws     usage_error, system_error at construction; what `next` throws in iteration
+/// Crash      a killed worker's rows are made again by another (on_death::respawn) or raise peer_error; the
+/// trainer's
+///            death ends all workers; nothing is left in /dev/shm, which is not used
+template <map_dataset Data, order Order = sequential, loader_engine Engine = engine::threads,
+          observer Observer = stderr_observer>
+class loader {
+    using core_type = detail::loader_core<Data, Order>;
+    using schema = typename Data::schema;
+
+  public:
+    using batch_type = trireme::batch<schema>;
+
+    explicit loader(Data data, loader_options options = {})
+        : loader(std::move(data), Order{}, Engine{}, std::move(options)) {}
+    loader(Data data, Engine engine, loader_options options = {})
+        : loader(std::move(data), Order{}, std::move(engine), std::move(options)) {}
+    loader(Data data, Order order, loader_options options = {})
+        : loader(std::move(data), std::move(order), Engine{}, std::move(options)) {}
+    loader(Data data, Order order, Engine engine, loader_options options = {}, Observer observer = {})
+        : options_(std::move(options)),
+          engine_(std::move(engine)),
+          observer_(std::move(observer)),
+          core_(std::make_shared<const core_type>(std::move(data), std::move(order), options_)),
+          ring_(ring_for(options_, engine_.worker_count(), plan_of().steps())),
+          crew_(engine_, ring_, core_, options_) {}
+    loader(loader&&) = delete;  // workers and iterators know where it is
+    ~loader() {
+        ring_.cancel();
+        ring_.stop();
+        if (const auto trouble = crew_.stop()) note(severity::warning, *trouble);
+    }
+
+    /// Steps of an epoch, the same on every rank.
+    std::uint64_t steps() const noexcept { return plan_of().steps(); }
+    std::uint64_t size() const noexcept { return plan_of().samples(); }
+    const sampling_plan& sampling() const noexcept { return plan_of(); }
+    const Data& dataset() const noexcept { return core_->data; }
+    std::uint32_t workers() const noexcept { return ring_.geometry().workers; }
+    std::uint32_t slot_count() const noexcept { return ring_.geometry().slots; }
+
+    /// What all ranks have to agree on before the first step: world.agree("loader", train.plan_hash()).
+    std::uint64_t plan_hash() const {
+        return plan_of().hash(options_.seed, Order::kind, schema::hash(), dataset_fingerprint(core_->data));
+    }
+
+    /// What was chosen: one line for the user.
+    std::string plan() const {
+        const auto& g = ring_.geometry();
+        return std::string(options_.name) + ": " + std::to_string(size()) + " samples, " + std::to_string(steps()) +
+               " steps of " + std::to_string(g.rows) + " rows (rank " + std::to_string(options_.shard.index) +
+               " of " + std::to_string(options_.shard.count) + "), " + std::string(Order::kind) + ", " +
+               Engine::name + " with " + std::to_string(g.workers) + " worker(s), " + std::to_string(g.slots) +
+               " slots of " + format_bytes(g.payload_bytes) + ", " + std::to_string(g.parts) + " part(s) a batch";
+    }
+
+    class iterator;
+    class epoch_range;
+
+    /// The batches of an epoch, for a range-for. Starting one gives up what is left of the one before; an epoch
+    /// that follows the last by the same distance as before was prefetched over the seam.
+    epoch_range epoch(std::uint64_t number) { return epoch_range(*this, number); }
+
+    /// Begins an epoch: `next` yields its batches. Never waits.
+    void start(std::uint64_t epoch) {
+        const bool expected = take_epoch_ == epoch && take_step_ == 0;
+        if (!expected) {
+            ring_.cancel();
+            take_epoch_ = open_epoch_ = epoch;
+            take_step_ = open_step_ = 0;
+        }
+        if (started_) distance_ = epoch - last_started_;
+        last_started_ = epoch;
+        // What was prefetched beyond this epoch was a guess of the distance; start() of that one finds out.
+        started_ = true;
+        delivered_ = 0;
+        may_open_ = true;
+        fill_ring();
+    }
+
+    /// The next batch of the epoch that was started, or an empty one after its last.
+    ///
+    /// Blocks     until the batch is complete, at most options.timeout
+    /// Throws     remote_error (a read threw: worker, batch, sample, text), peer_error (a worker died too often, or
+    ///            on_death::raise; the zygote is gone), timeout_error (which sample is in whose hands), usage_error
+    ///            (all slots are held by the caller). The loader can be started again afterwards
+    [[nodiscard]] batch_type next() {
+        if (!started_)
+            throw usage_error({"next() before start(): no epoch was begun", std::string(options_.name),
+                               "for (auto&& batch : loader.epoch(e)), or loader.start(e)"});
+        if (delivered_ == steps()) return {};
+        const auto until = deadline::in(options_.timeout);
+        const auto watch = [this] { check_health(); };
+        check_notices();
+        for (;;) {
+            fill_ring();
+            if (ring_.in_flight() != 0) break;
+            check_health();
+            ring_.wait_for_vacancy(until, watch);
+        }
+        auto lease = ring_.try_take();
+        if (!lease) {
+            const auto since = now_ns();
+            crew_.help();
+            lease = ring_.take(until, watch);
+            waited_ += now_ns() - since;
+        }
+        ++delivered_;
+        if (++take_step_ == steps()) take_epoch_ += distance_, take_step_ = 0;
+        if (options_.on_error == trireme::on_error::raise || lease->failure() != nullptr) raise_failure(*lease);
+        return batch_type(std::move(*lease), ring_.geometry().rows);
+    }
+
+    /// Waits until every worker has finished its start-up, and makes the slots' pages present here, so that the
+    /// first epoch pays for neither. Call it before building the model. Throws   timeout_error, and what start-up
+    /// threw (remote_error)
+    void warm_start() {
+        const auto until = deadline::in(options_.timeout);
+        const auto memory = ring_.memory();
+        for (std::uint32_t s = 0; s < ring_.geometry().slots; ++s)
+            warm(memory.payload(s), static_cast<std::size_t>(ring_.geometry().payload_bytes));
+        while (!crew_.ready()) {
+            check_health();
+            if (until.passed())
+                throw timeout_error({"the loader's workers did not finish their start-up before the deadline",
+                                     std::string(options_.name), "a longer loader_options::timeout"});
+            ::usleep(500);
+        }
+    }
+
+    /// How long `next` waited for batches that were not there yet, over the loader's life. (engine::caller makes
+    /// them meanwhile.)
+    std::chrono::nanoseconds waited() const noexcept { return std::chrono::nanoseconds(waited_); }
+
+    /// For tests and tools: the ring's memory (who made what, pids of workers), read only.
+    const detail::ring_memory memory() const noexcept { return ring_.memory(); }
+    auto& crew() noexcept { return crew_; }
+
+  private:
+    using ring_type = ring<typename Engine::backing>;
+
+    const sampling_plan& plan_of() const noexcept { return core_->recipe.plan; }
+
+    static ring_options ring_for(const loader_options& o, std::uint32_t workers, std::uint64_t steps) {
+        ring_options r;
+        r.name = o.name;
+        r.geometry.rows = o.batch_size;
+        r.geometry.workers = workers;
+        r.geometry.payload_bytes = schema::bytes(o.batch_size);
+        const std::uint64_t stride = (std::max)(r.geometry.slot_stride(), std::uint64_t{page_bytes});
+        // By bytes, and not many epochs ahead where epochs are short.
+        const auto by_bytes =
+            (std::min)({std::uint64_t{256}, 16_MiB / stride, (std::max)(std::uint64_t{8}, steps)});
+        r.geometry.slots =
+            o.prefetch != 0 ? o.prefetch : static_cast<std::uint32_t>((std::max)(std::uint64_t{8}, by_bytes));
+        const std::uint32_t wanted = o.parts != 0 ? o.parts : workers == 1 ? 1 : 2 * workers;
+        r.geometry.parts = (std::min)({wanted, max_parts, o.batch_size});
+        r.order = o.delivery;
+        if (Engine::works_ahead) r.spin = detail::loader_spin(workers);
+        return r;
+    }
+
+    /// Opens what there is room for: this epoch's batches, then the next's (in order only: as ready, an early batch
+    /// of the next epoch would overtake).
+    void fill_ring() {
+        ring_.refill([this](batch_request& request) {
+            if (!may_open_) return false;
+            request.epoch = open_epoch_;
+            request.step = open_step_;
+            if (++open_step_ == steps()) {
+                open_epoch_ += distance_;
+                open_step_ = 0;
+                may_open_ = options_.delivery == trireme::delivery::in_order;
+            }
+            return true;
+        });
+    }
+
+    /// Two loads of a line that hardly ever changes.
+    void check_notices() {
+        const auto& control = ring_.memory().control();
+        if (control.fatal.load(std::memory_order_acquire) != 0) throw_record(control.last_words, std::nullopt);
+        if (control.deaths.load(std::memory_order_relaxed) != deaths_seen_) report_deaths();
+    }
+    void check_health() {
+        check_notices();
+        crew_.watch();
+    }
+
+    /// One line for each worker that died since the last look; under on_death::raise an error for the first.
+    void report_deaths() {
+        const auto memory = ring_.memory();
+        deaths_seen_ = memory.control().deaths.load(std::memory_order_acquire);
+        for (std::uint32_t w = 0; w < ring_.geometry().workers; ++w) {
+            const auto& line = memory.worker(w);
+            const auto deaths = line.deaths.load(std::memory_order_acquire);
+            auto& seen = deaths_of_[w];
+            if (deaths == seen) continue;
+            seen = deaths;
+            std::string text = "worker " + std::to_string(w) + " (pid " +
+                               std::to_string(line.dead_pid.load(std::memory_order_relaxed)) + ") " +
+                               describe(line.last_status);
+            if (line.was_filling != 0) {
+                text += " while it made batch " +
+                        std::to_string(memory.head(memory.slot_of(line.dead_batch)).request.step);
+                if (line.dead_sample != no_sample) text += ", sample " + std::to_string(line.dead_sample);
+            }
+            if (options_.on_death == trireme::on_death::raise)
+                throw peer_error(
+                    {text, std::string(options_.name) + ", pid " + std::to_string(::getpid()),
+                     "loader_options::on_death = respawn has it redone by another worker; look at that "
+                     "sample, or for the OOM killer in the kernel's log"});
+            note(severity::warning, text + ": started anew, its rows are made again");
+        }
+    }
+
+    void raise_failure(const raw_lease& lease) {
+        if (const error_record* const r = lease.failure()) throw_record(*r, lease.request().step);
+    }
+    [[noreturn]] void throw_record(const error_record& r, std::optional<std::uint64_t> step) const {
+        const auto place_of = std::string(options_.name) + ", worker " + std::to_string(r.worker) + " (pid " +
+                              std::to_string(r.pid) + ")" + (step ? ", batch " + std::to_string(*step) : "");
+        if (r.kind == static_cast<std::uint32_t>(errc::peer))
+            throw peer_error({std::string(r.text.view()) +
+                                  (r.sample != no_sample ? "; sample " + std::to_string(r.sample) : "") +
+                                  (step ? " of batch " + std::to_string(*step) : ""),
+                              place_of, "look at that sample with engine::caller under a debugger, or skip it"});
+        if (!step)
+            throw remote_error({"the start-up of worker " + std::to_string(r.worker) + " failed: " + describe(r),
+                                place_of, "mend the dataset's start_up"});
+        throw remote_error(
+            {"sample " + std::to_string(r.sample) + " of batch " + std::to_string(*step) +
+                 " failed: " + describe(r),
+             place_of,
+             "mend the sample or the dataset's read; loader_options::on_error = skip goes on without it"});
+    }
+    void note(severity level, const std::string& text) const noexcept {
+        observer_(event{level, options_.name, text});
+    }
+
+    loader_options options_;
+    Engine engine_;
+    [[no_unique_address]] Observer observer_;
+    std::shared_ptr<const core_type> core_;
+    ring_type ring_;
+    typename Engine::template crew<core_type> crew_;
+    std::uint64_t take_epoch_ = 0, take_step_ = 0;   // what the oldest batch in flight is
+    std::uint64_t open_epoch_ = 0, open_step_ = 0;   // what is opened next
+    std::uint64_t distance_ = 1, last_started_ = 0;  // between the epochs that the user asks for
+    std::uint64_t delivered_ = 0, waited_ = 0;
+    std::uint32_t deaths_seen_ = 0;
+    std::array<std::uint32_t, max_workers> deaths_of_{};
+    bool started_ = false, may_open_ = false;
+};
+
+/// Input iterator over an epoch's batches: `*it` is a batch that may be moved away and kept.
+template <map_dataset Data, order Order, loader_engine Engine, observer Observer>
+class loader<Data, Order, Engine, Observer>::iterator {
+  public:
+    using value_type = batch_type;
+    using difference_type = std::ptrdiff_t;
+    using iterator_category = std::input_iterator_tag;
+
+    explicit iterator(loader* from) : from_(from) { ++*this; }
+    batch_type& operator*() noexcept { return current_; }
+    batch_type* operator->() noexcept { return &current_; }
+    iterator& operator++() {
+        current_ = batch_type();  // its slot is free before the next is waited for
+        current_ = from_->next();
+        return *this;
+    }
+    bool operator==(std::default_sentinel_t) const noexcept { return !current_ && done(); }
+
+  private:
+    bool done() const noexcept { return from_->delivered_ == from_->steps(); }
+    loader* from_;
+    batch_type current_;
+};
+
+template <map_dataset Data, order Order, loader_engine Engine, observer Observer>
+class loader<Data, Order, Engine, Observer>::epoch_range {
+  public:
+    epoch_range(loader& from, std::uint64_t number) : from_(&from), number_(number) {}
+    iterator begin() {
+        from_->start(number_);
+        return iterator(from_);
+    }
+    std::default_sentinel_t end() const noexcept { return {}; }
+
+  private:
+    loader* from_;
+    std::uint64_t number_;
+};
+
+template <map_dataset Data>
+loader(Data, loader_options) -> loader<Data>;
+template <map_dataset Data>
+loader(Data) -> loader<Data>;
+template <map_dataset Data, loader_engine Engine>
+loader(Data, Engine, loader_options) -> loader<Data, sequential, Engine>;
+template <map_dataset Data, loader_engine Engine>
+loader(Data, Engine) -> loader<Data, sequential, Engine>;
+template <map_dataset Data, order Order>
+loader(Data, Order, loader_options) -> loader<Data, Order>;
+template <map_dataset Data, order Order>
+loader(Data, Order) -> loader<Data, Order>;
+template <map_dataset Data, order Order, loader_engine Engine>
+loader(Data, Order, Engine, loader_options) -> loader<Data, Order, Engine>;
+template <map_dataset Data, order Order, loader_engine Engine>
+loader(Data, Order, Engine) -> loader<Data, Order, Engine>;
+template <map_dataset Data, order Order, loader_engine Engine, observer Observer>
+loader(Data, Order, Engine, loader_options, Observer) -> loader<Data, Order, Engine, Observer>;
 
 }  // namespace trireme
