@@ -75,6 +75,42 @@ set(TRIREME_HEADERS
   trireme/data/sampling.hpp
   trireme/data/schema.hpp
   trireme/data/tensor_view.hpp
+  trireme/dist.hpp
+  trireme/dist/bucket.hpp
+  trireme/dist/ddp.hpp
+  trireme/dist/detail/bucket_queue.hpp
+  trireme/dist/detail/channel.hpp
+  trireme/dist/detail/channel_layout.hpp
+  trireme/dist/detail/channel_memory.hpp
+  trireme/dist/detail/channel_wait.hpp
+  trireme/dist/detail/contiguous.hpp
+  trireme/dist/detail/ddp_say.hpp
+  trireme/dist/detail/failure.hpp
+  trireme/dist/detail/host_transport.hpp
+  trireme/dist/detail/launched.hpp
+  trireme/dist/detail/launcher.hpp
+  trireme/dist/detail/operation.hpp
+  trireme/dist/detail/plan_check.hpp
+  trireme/dist/detail/reduce_block.hpp
+  trireme/dist/detail/rendezvous.hpp
+  trireme/dist/detail/say.hpp
+  trireme/dist/detail/spin_budget.hpp
+  trireme/dist/detail/step_clock.hpp
+  trireme/dist/detail/watch.hpp
+  trireme/dist/detail/world_arena.hpp
+  trireme/dist/detail/world_state.hpp
+  trireme/dist/detail/world_watch.hpp
+  trireme/dist/environment.hpp
+  trireme/dist/launch.hpp
+  trireme/dist/plan.hpp
+  trireme/dist/progress.hpp
+  trireme/dist/reduction.hpp
+  trireme/dist/self.hpp
+  trireme/dist/shm_transport.hpp
+  trireme/dist/store.hpp
+  trireme/dist/thread_transport.hpp
+  trireme/dist/transport.hpp
+  trireme/dist/world.hpp
   trireme/trireme.hpp)
 
 set(TRIREME_ZLIB_HEADERS

@@ -3,6 +3,7 @@
 
 #include <trireme/core.hpp>
 #include <trireme/data.hpp>
+#include <trireme/dist.hpp>
 #include <trireme/shm.hpp>
 #include <trireme/sys.hpp>
 #include <trireme/threads.hpp>

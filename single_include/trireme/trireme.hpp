@@ -38,18 +38,22 @@ inline constexpr version_number version{TRIREME_VERSION_MAJOR, TRIREME_VERSION_M
 #include <cmath>
 #include <compare>
 #include <concepts>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -63,17 +67,21 @@ inline constexpr version_number version{TRIREME_VERSION_MAJOR, TRIREME_VERSION_M
 #include <utility>
 #include <vector>
 
+#include <arpa/inet.h>
 #include <cxxabi.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <linux/futex.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -7443,5 +7451,3940 @@ template <map_dataset Data, order Order, loader_engine Engine>
 loader(Data, Order, Engine) -> loader<Data, Order, Engine>;
 template <map_dataset Data, order Order, loader_engine Engine, observer Observer>
 loader(Data, Order, Engine, loader_options, Observer) -> loader<Data, Order, Engine, Observer>;
+
+}  // namespace trireme
+
+// ---- trireme/dist/reduction.hpp --------------------------------------------------------------------------
+
+// What collectives work on and how they combine it: element types, and the reductions sum, product, minimum,
+// maximum and mean.
+
+namespace trireme {
+
+/// The type of an element as a value, for signatures and plans. `bytes` is any other trivially copyable type, which
+/// can be moved but not reduced.
+enum class dtype : std::uint8_t { bytes, f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64 };
+
+constexpr const char* name(dtype t) noexcept {
+    constexpr const char* names[] = {"byte",  "half",  "bfloat16", "float",  "double", "int8",  "int16",
+                                     "int32", "int64", "uint8",    "uint16", "uint32", "uint64"};
+    return names[static_cast<std::size_t>(t)];
+}
+constexpr std::size_t size_of(dtype t) noexcept {
+    constexpr std::uint8_t sizes[] = {1, 2, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8};
+    return sizes[static_cast<std::size_t>(t)];
+}
+
+namespace detail {
+template <class T>
+consteval dtype dtype_for() {
+    if constexpr (std::same_as<T, half>) return dtype::f16;
+    if constexpr (std::same_as<T, bfloat16>) return dtype::bf16;
+    if constexpr (std::same_as<T, float>) return dtype::f32;
+    if constexpr (std::same_as<T, double>) return dtype::f64;
+    if constexpr (std::integral<T> && !std::same_as<T, bool>) {
+        constexpr dtype of_signed[] = {dtype::i8, dtype::i16, dtype::i32, dtype::i64};
+        constexpr dtype of_unsigned[] = {dtype::u8, dtype::u16, dtype::u32, dtype::u64};
+        constexpr std::size_t log2 = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
+        return std::signed_integral<T> ? of_signed[log2] : of_unsigned[log2];
+    }
+    return dtype::bytes;
+}
+}  // namespace detail
+
+template <class T>
+inline constexpr dtype dtype_of = detail::dtype_for<std::remove_cv_t<T>>();
+
+/// A type that can be reduced: half, bfloat16, float, double, and the integers of 8 to 64 bits.
+template <class T>
+concept element = std::same_as<T, std::remove_cv_t<T>> && dtype_of<T>
+!= dtype::bytes;
+
+/// A type that can be moved between ranks: its bytes are its value.
+template <class T>
+concept movable_bytes = std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>;
+
+namespace detail {
+/// In what a reduction of T accumulates: half types in float, everything else in itself.
+template <class T>
+struct accumulator {
+    using type = T;
+};
+template <>
+struct accumulator<half> {
+    using type = float;
+};
+template <>
+struct accumulator<bfloat16> {
+    using type = float;
+};
+template <class T>
+using accumulator_t = typename accumulator<T>::type;
+
+template <class A>
+inline constexpr bool floating = std::floating_point<A>;
+
+/// Integers are combined as unsigned ones of at least 32 bits: overflow wraps and is never undefined.
+template <class A>
+using wrapping_t = std::conditional_t<(sizeof(A) < 4), std::uint32_t, std::make_unsigned_t<A>>;
+
+template <class A>
+constexpr A wrapping_sum(A a, A b) noexcept {
+    return static_cast<A>(static_cast<wrapping_t<A>>(a) + static_cast<wrapping_t<A>>(b));
+}
+template <class A>
+constexpr A wrapping_product(A a, A b) noexcept {
+    return static_cast<A>(static_cast<wrapping_t<A>>(a) * static_cast<wrapping_t<A>>(b));
+}
+}  // namespace detail
+
+/// The ways to combine one element of every rank. All of them go through the ranks in rank order, so the result has
+/// the same bits on every rank, for every size and timing. Half types are accumulated in float and rounded once.
+namespace reduce {
+
+/// Integers wrap. NaN on any rank gives NaN.
+struct sum_of {
+    static constexpr const char* name = "sum";
+    static constexpr std::uint8_t id = 1;
+    template <class A>
+    static constexpr A combine(A a, A b) noexcept {
+        if constexpr (detail::floating<A>)
+            return a + b;
+        else
+            return detail::wrapping_sum(a, b);
+    }
+};
+struct product_of {
+    static constexpr const char* name = "product";
+    static constexpr std::uint8_t id = 2;
+    template <class A>
+    static constexpr A combine(A a, A b) noexcept {
+        if constexpr (detail::floating<A>)
+            return a * b;
+        else
+            return detail::wrapping_product(a, b);
+    }
+};
+/// As NCCL's: of a number and a NaN, the number; NaN only where every rank has NaN.
+struct minimum_of {
+    static constexpr const char* name = "minimum";
+    static constexpr std::uint8_t id = 3;
+    template <class A>
+    static constexpr A combine(A a, A b) noexcept {
+        if constexpr (detail::floating<A>)
+            return b < a || a != a ? b : a;
+        else
+            return b < a ? b : a;
+    }
+};
+/// As NCCL's: of a number and a NaN, the number; NaN only where every rank has NaN.
+struct maximum_of {
+    static constexpr const char* name = "maximum";
+    static constexpr std::uint8_t id = 4;
+    template <class A>
+    static constexpr A combine(A a, A b) noexcept {
+        if constexpr (detail::floating<A>)
+            return b > a || a != a ? b : a;
+        else
+            return b > a ? b : a;
+    }
+};
+/// The sum, divided by the number of ranks before it is rounded to a half type: two halves of 40000 have the mean
+/// 40000, although their sum is infinite. Floating point only.
+struct mean_of {
+    static constexpr const char* name = "mean";
+    static constexpr std::uint8_t id = 5;
+    template <class A>
+    static constexpr A combine(A a, A b) noexcept {
+        return a + b;
+    }
+};
+
+inline constexpr sum_of sum{};
+inline constexpr product_of product{};
+inline constexpr minimum_of minimum{};
+inline constexpr maximum_of maximum{};
+inline constexpr mean_of mean{};
+
+constexpr const char* name_of(std::uint8_t id) noexcept {
+    constexpr const char* names[] = {"none", "sum", "product", "minimum", "maximum", "mean"};
+    return id < 6 ? names[id] : "unknown";
+}
+
+}  // namespace reduce
+
+/// One of the five reductions above.
+template <class R>
+concept reduction = std::same_as<R, reduce::sum_of> || std::same_as<R, reduce::product_of> ||
+    std::same_as<R, reduce::minimum_of> || std::same_as<R, reduce::maximum_of> || std::same_as<R, reduce::mean_of>;
+
+namespace explain {
+/// One sentence for each thing that `all_reduce<T>(..., R)` asks for.
+template <class T, class R>
+consteval bool reduction() {
+    static_assert(
+        element<T>,
+        "trireme: this type cannot be reduced: use half, bfloat16, float, double or an integer of 8 to 64 "
+        "bits (trireme/dist/reduction.hpp)");
+    static_assert(trireme::reduction<R>,
+                  "trireme: not a reduction: use reduce::sum, product, minimum, maximum or mean "
+                  "(trireme/dist/reduction.hpp)");
+    static_assert(
+        !std::same_as<R, reduce::mean_of> || dtype_of<T> == dtype::bytes || !std::numeric_limits<T>::is_integer,
+        "trireme: the mean of integers is not an integer: reduce with reduce::sum and divide as you need");
+    return true;
+}
+}  // namespace explain
+
+}  // namespace trireme
+
+// ---- trireme/dist/bucket.hpp -----------------------------------------------------------------------------
+
+// Buckets: gradients that are reduced together. A bucket is a short list of ranges of the gradient arena, never a
+// copy of anything.
+
+namespace trireme {
+
+/// How gradients are cut into buckets: a bucket is closed by the gradient with which it reaches its limit, so it
+/// may be larger than that by less than one gradient, and a gradient is never split. A small first bucket starts
+/// the reduction early.
+struct buckets {
+    std::size_t first = 1_MiB;  ///< bytes, of the first bucket of each element type
+    std::size_t cap = 25_MiB;   ///< bytes, of the others
+    friend constexpr bool operator==(buckets, buckets) = default;
+};
+
+/// Bytes [begin, end) of the gradient arena, all of one element type.
+struct arena_range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    friend constexpr bool operator==(arena_range, arena_range) = default;
+};
+
+struct bucket {
+    dtype type = dtype::f32;
+    std::vector<std::uint32_t> parameters;  ///< in the order in which they are expected
+    std::vector<arena_range> ranges;        ///< ascending, merged where they touch
+};
+
+}  // namespace trireme
+
+// ---- trireme/dist/plan.hpp -------------------------------------------------------------------------------
+
+// The plan of a model's gradients: where each parameter lies in the arena, and which gradients are reduced together
+// in which order. A pure function of the list of parameters and the limits, so that every rank makes the same one.
+
+namespace trireme {
+
+/// A parameter of the model. A parameter that several layers share is one entry, with `uses` set to how often
+/// backward adds to its gradient in a step; it is ready after that many calls of ready().
+struct param_spec {
+    std::string name;
+    std::vector<std::size_t> shape;
+    dtype type = dtype::f32;
+    std::uint32_t uses = 1;
+
+    std::size_t count() const noexcept {
+        return std::accumulate(shape.begin(), shape.end(), std::size_t{1}, [](auto a, auto b) { return a * b; });
+    }
+    std::size_t bytes() const noexcept { return count() * size_of(type); }
+};
+
+/// "'fc1.weight' [512, 784] float"
+inline std::string describe(const param_spec& p) {
+    std::string text = "'" + p.name + "' [";
+    for (std::size_t i = 0; i < p.shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(p.shape[i]);
+    return text + "] " + name(p.type) + (p.uses == 1 ? "" : ", used " + std::to_string(p.uses) + " times");
+}
+
+namespace detail::say {
+inline message parameter_not_real(const param_spec& p) {
+    return {"parameter " + describe(p) + " cannot be averaged over ranks", "pid " + std::to_string(::getpid()),
+            "parameters are half, bfloat16, float or double; keep others out of the layout"};
+}
+inline message parameter_twice(const std::string& name) {
+    return {"two parameters are called '" + name + "'", "pid " + std::to_string(::getpid()),
+            "give each its own name; a tensor that two layers share is one entry with uses = 2"};
+}
+}  // namespace detail::say
+
+class plan {
+  public:
+    /// Each parameter starts at a multiple of this many bytes; the gaps stay zero.
+    static constexpr std::size_t alignment = cache_line;
+
+    /// `parameters` in the order of forward: gradients are expected in reverse.
+    /// Throws  usage_error: a type that has no mean, or a name given twice
+    explicit plan(std::vector<param_spec> parameters, buckets limits = {})
+        : parameters_(std::move(parameters)), limits_(limits), places_(parameters_.size()) {
+        std::map<std::string, int> seen;
+        for (const auto& p : parameters_) {
+            if (p.type != dtype::f16 && p.type != dtype::bf16 && p.type != dtype::f32 && p.type != dtype::f64)
+                throw usage_error(detail::say::parameter_not_real(p));
+            if (seen[p.name]++ != 0) throw usage_error(detail::say::parameter_twice(p.name));
+        }
+        std::vector<std::uint32_t> order(parameters_.size());
+        std::iota(order.rbegin(), order.rend(), 0U);
+        for (const dtype t : {dtype::f64, dtype::f32, dtype::f16, dtype::bf16}) {  // a type's parameters in a row
+            const std::size_t begin = bytes_;
+            for (const std::uint32_t i : order) {
+                if (parameters_[i].type != t) continue;
+                places_[i] = bytes_;
+                bytes_ = align_up(bytes_ + parameters_[i].bytes(), alignment);
+            }
+            if (bytes_ != begin) regions_[static_cast<std::size_t>(t)] = {begin, bytes_};
+        }
+        cut(order);
+    }
+
+    const std::vector<param_spec>& parameters() const noexcept { return parameters_; }
+    const std::vector<bucket>& cuts() const noexcept { return buckets_; }
+    buckets limits() const noexcept { return limits_; }
+    /// Bytes of the arena.
+    std::size_t bytes() const noexcept { return bytes_; }
+    /// Where parameter `i` starts in the arena, in bytes.
+    std::size_t place(std::size_t i) const noexcept { return places_[i]; }
+    /// The part of the arena that holds the parameters of one type.
+    arena_range region(dtype t) const noexcept { return regions_[static_cast<std::size_t>(t)]; }
+    /// Which bucket parameter `i` is in.
+    std::size_t bucket_of(std::size_t i) const noexcept { return bucket_of_[i]; }
+
+    /// Cuts anew, for gradients that arrive in `order` (every parameter once). Places stay.
+    void cut(const std::vector<std::uint32_t>& order) {
+        struct open_bucket {
+            bucket content;
+            std::size_t bytes = 0;
+            std::size_t last = 0;  // position of its latest parameter in `order`
+            bool first = true;     // of its type
+        };
+        std::map<dtype, open_bucket> open;
+        std::vector<open_bucket> closed;
+        const auto close = [&](open_bucket& b) {
+            const bool any = !b.content.parameters.empty();
+            if (any) closed.push_back(b);
+            b = {{}, 0, 0, b.first && !any};
+        };
+        for (std::size_t at = 0; at < order.size(); ++at) {
+            const param_spec& p = parameters_[order[at]];
+            open_bucket& b = open[p.type];
+            b.content.type = p.type;
+            b.content.parameters.push_back(order[at]);
+            b.bytes += p.bytes();
+            b.last = at;
+            if (b.bytes >= (b.first ? limits_.first : limits_.cap)) close(b);
+        }
+        for (auto& [type, b] : open) close(b);
+        // Reduced in the order in which they are full.
+        std::sort(closed.begin(), closed.end(),
+                  [](const open_bucket& a, const open_bucket& b) { return a.last < b.last; });
+        buckets_.clear();
+        bucket_of_.assign(parameters_.size(), 0);
+        for (auto& b : closed) {
+            for (const std::uint32_t i : b.content.parameters) {
+                bucket_of_[i] = buckets_.size();
+                if (parameters_[i].count() == 0) continue;
+                b.content.ranges.push_back({places_[i], align_up(places_[i] + parameters_[i].bytes(), alignment)});
+            }
+            merge(b.content.ranges);
+            buckets_.push_back(std::move(b.content));
+        }
+    }
+
+    /// What must be equal on all ranks, one line for each thing: the first line that differs is the error.
+    std::vector<std::string> lines() const {
+        std::vector<std::string> all;
+        all.push_back("library version " + std::to_string(version.major_part) + "." +
+                      std::to_string(version.minor_part) + "." + std::to_string(version.patch_part));
+        all.push_back("buckets{" + std::to_string(limits_.first) + ", " + std::to_string(limits_.cap) + "}");
+        for (std::size_t i = 0; i < parameters_.size(); ++i)
+            all.push_back("parameter " + std::to_string(i) + " " + describe(parameters_[i]));
+        return all;
+    }
+    std::uint64_t hash() const {
+        hasher h;
+        for (const auto& line : lines()) h.add(line);
+        return h.value();
+    }
+
+  private:
+    static void merge(std::vector<arena_range>& r) {
+        std::sort(r.begin(), r.end(), [](arena_range a, arena_range b) { return a.begin < b.begin; });
+        std::size_t kept = 0;
+        for (std::size_t i = 1; i < r.size(); ++i) {
+            if (r[kept].end == r[i].begin)
+                r[kept].end = r[i].end;
+            else
+                r[++kept] = r[i];
+        }
+        if (!r.empty()) r.resize(kept + 1);
+    }
+
+    std::vector<param_spec> parameters_;
+    buckets limits_;
+    std::vector<std::size_t> places_;
+    arena_range regions_[16]{};
+    std::size_t bytes_ = 0;
+    std::vector<bucket> buckets_;
+    std::vector<std::size_t> bucket_of_;
+};
+
+}  // namespace trireme
+
+// ---- trireme/dist/detail/ddp_say.hpp ---------------------------------------------------------------------
+
+// The sentences of ddp.
+
+namespace trireme::detail::say {
+
+inline message ready_too_often(const param_spec& p, std::string who) {
+    return {"the gradient of " + describe(p) +
+                " was marked ready more often than it is used in a step (uses = " + std::to_string(p.uses) + ")",
+            std::move(who),
+            "call ready() once for each use of a parameter, and finish() at the end of each step; for a parameter "
+            "that several layers share set param_spec::uses"};
+}
+inline message not_ready(const std::vector<const param_spec*>& missing, std::string who) {
+    std::string text = missing.size() == 1 ? "the gradient of " : "the gradients of ";
+    for (std::size_t i = 0; i < missing.size() && i < 3; ++i) text += (i == 0 ? "" : ", ") + describe(*missing[i]);
+    if (missing.size() > 3) text += " and " + std::to_string(missing.size() - 3) + " more";
+    return {
+        text + (missing.size() == 1 ? " was" : " were") + " not marked ready before finish()", std::move(who),
+        "call ready() for every parameter in every step that ends with finish(); one that has no gradient in this "
+        "step keeps zeros and is marked ready as well"};
+}
+inline message no_such_parameter(std::size_t i, std::size_t count, std::string who) {
+    return {"parameter " + std::to_string(i) + " of " + std::to_string(count), std::move(who),
+            "count from 0 in the order of the layout"};
+}
+inline message no_such_name(const std::string& name, std::string who) {
+    return {"there is no parameter '" + name + "'", std::move(who), "see the names in the layout"};
+}
+inline message wrong_type(const param_spec& p, dtype asked, std::string who) {
+    return {"parameter " + describe(p) + " was asked for as " + name(asked), std::move(who),
+            "ask for the type that the layout gives it"};
+}
+inline message scope_opened_late(std::size_t marked, std::size_t count, std::string who) {
+    return {"no_sync() was opened in the middle of a step: " + std::to_string(marked) + " of " +
+                std::to_string(count) + " gradients are ready already",
+            std::move(who), "open the scope before the first ready() of the step, around the whole backward pass"};
+}
+
+}  // namespace trireme::detail::say
+
+// ---- trireme/dist/detail/failure.hpp ---------------------------------------------------------------------
+
+// A failure on its way to the user: as a value in one process, and as a record that the first rank to find out
+// writes into shared memory for all others.
+
+namespace trireme::detail {
+
+struct failure {
+    static constexpr std::uint32_t nobody = 0xffffffff;
+
+    errc kind = errc::peer;
+    std::string what;
+    std::string hint;
+    std::uint32_t about = nobody;  ///< the rank that failed
+};
+
+/// Throws the error of the failure's kind; `where` names the rank that speaks.
+[[noreturn]] inline void throw_failure(const failure& f, std::string where) {
+    message m{f.what, std::move(where), f.hint};
+    switch (f.kind) {
+        case errc::timeout:
+            throw timeout_error(std::move(m));
+        case errc::peer:
+            throw peer_error(std::move(m));
+        case errc::remote:
+            throw remote_error(std::move(m));
+        case errc::mismatch:
+            throw mismatch_error(std::move(m));
+        case errc::system:
+        case errc::usage:
+            break;
+    }
+    throw usage_error(std::move(m));
+}
+
+/// Written once, by whoever is first. Zeroed memory is an empty record.
+struct alignas(flag_line) failure_record {
+    static constexpr std::uint32_t empty = 0, writing = 1, written = 2;
+
+    std::atomic<std::uint32_t> state;
+    std::uint32_t kind;  ///< an errc
+    std::uint32_t about;
+    std::uint32_t reserved;
+    fixed_text<880> what;
+    fixed_text<336> hint;
+
+    /// False when somebody was first.
+    bool write(const failure& f) noexcept {
+        std::uint32_t expected = empty;
+        if (!state.compare_exchange_strong(expected, writing, std::memory_order_seq_cst)) return false;
+        kind = static_cast<std::uint32_t>(f.kind);
+        about = f.about;
+        what.assign(f.what);
+        hint.assign(f.hint);
+        state.store(written, std::memory_order_seq_cst);  // (F)
+        return true;
+    }
+    bool any() const noexcept { return state.load(std::memory_order_seq_cst) != empty; }
+    /// Empty also while the writer writes (or died writing: then its death is found by itself).
+    std::optional<failure> read() const {
+        if (state.load(std::memory_order_seq_cst) != written) return std::nullopt;  // (F) pairs with write
+        failure f{static_cast<errc>(kind), std::string(what.view()), std::string(hint.view()), about};
+        if (what.truncated()) f.what += "... (cut: of " + std::to_string(what.full_length()) + " bytes)";
+        return f;
+    }
+};
+static_assert(std::is_standard_layout_v<failure_record> && sizeof(failure_record) % flag_line == 0);
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/say.hpp -------------------------------------------------------------------------
+
+// The sentences of the group: what is said when ranks call different things, die, leave or stay away.
+
+namespace trireme::detail {
+
+enum class op_kind : std::uint8_t { barrier = 1, all_reduce, broadcast, all_gather, reduce_scatter };
+
+constexpr const char* name(op_kind k) noexcept {
+    constexpr const char* names[] = {"nothing",   "barrier",    "all_reduce",
+                                     "broadcast", "all_gather", "reduce_scatter"};
+    return static_cast<std::size_t>(k) < 6 ? names[static_cast<std::size_t>(k)] : "unknown";
+}
+
+/// What must be equal on every rank: operation, element type and reduction, root.
+struct op_signature {
+    op_kind kind = op_kind::barrier;
+    dtype type = dtype::bytes;
+    std::uint8_t reduction = 0;
+    std::uint32_t root = 0;
+
+    constexpr std::uint64_t packed() const noexcept {
+        return static_cast<std::uint64_t>(kind) | static_cast<std::uint64_t>(type) << 8 |
+               static_cast<std::uint64_t>(reduction) << 16 | static_cast<std::uint64_t>(root) << 32;
+    }
+    static constexpr op_signature unpack(std::uint64_t p) noexcept {
+        return {static_cast<op_kind>(p & 0xff), static_cast<dtype>((p >> 8) & 0xff),
+                static_cast<std::uint8_t>((p >> 16) & 0xff), static_cast<std::uint32_t>(p >> 32)};
+    }
+};
+
+/// "all_reduce(sum) of 1000 float", "broadcast of 10 byte from rank 1", "barrier".
+inline std::string describe(op_signature s, std::uint64_t count) {
+    std::string text = name(s.kind);
+    if (s.reduction != 0) text += std::string("(") + reduce::name_of(s.reduction) + ")";
+    if (s.kind == op_kind::barrier) return text;
+    text +=
+        " of " + std::to_string(count) + " " +
+        (static_cast<std::size_t>(s.type) <= static_cast<std::size_t>(dtype::u64) ? trireme::name(s.type) : "?");
+    if (s.kind == op_kind::broadcast) text += " from rank " + std::to_string(s.root);
+    return text;
+}
+
+/// "rank 1", "ranks 1 and 3", "ranks 0, 1 and 2".
+inline std::string list_ranks(const std::vector<std::uint32_t>& r) {
+    std::string text = r.size() == 1 ? "rank " : "ranks ";
+    for (std::size_t i = 0; i < r.size(); ++i)
+        text += (i == 0 ? "" : i + 1 == r.size() ? " and " : ", ") + std::to_string(r[i]);
+    return text;
+}
+
+inline std::string seconds(std::chrono::nanoseconds d) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g s", std::chrono::duration<double>(d).count());
+    return text;
+}
+
+/// Who speaks: "shm_transport, rank 0 of 2, pid 4711".
+inline std::string speaker(std::string_view group, std::uint32_t me, std::uint32_t of) {
+    return std::string(group) + ", rank " + std::to_string(me) + " of " + std::to_string(of) + ", pid " +
+           std::to_string(::getpid());
+}
+
+namespace say {
+
+inline failure collectives_differ(std::uint64_t n, const std::string& first, const std::string& first_ranks,
+                                  const std::string& second, const std::string& second_ranks) {
+    return {errc::mismatch,
+            "the ranks call different collectives: operation " + std::to_string(n) + " is " + first + " on " +
+                first_ranks + ", but " + second + " on " + second_ranks,
+            "let every rank call the same collectives with the same sizes in the same order; no buffer was changed "
+            "by this one, and the group cannot be used any more"};
+}
+/// `end` says who and how: "rank 1 (pid 4711) was killed by signal 9 (SIGKILL)".
+inline failure peer_ended(std::uint32_t who, const std::string& end, const std::string& during, bool took_part) {
+    return {errc::peer, end + (took_part ? " during " : " before it joined ") + during,
+            "look at what that rank printed; buffers of the operation are undefined, and the group cannot be used "
+            "any more",
+            who};
+}
+inline failure peer_left(const std::vector<std::uint32_t>& who, const std::string& during) {
+    return {errc::peer, list_ranks(who) + " closed the group before joining " + during,
+            "let every rank run the same number of collectives before its transport or world is destroyed",
+            who.front()};
+}
+inline failure nobody_came(const std::vector<std::uint32_t>& who, bool joined, const std::string& during,
+                           std::chrono::nanoseconds waited) {
+    return {
+        errc::timeout,
+        list_ranks(who) + (joined ? " did not finish " : " did not join ") + during + " within " + seconds(waited),
+        "see what that rank is doing (it is alive), or raise the deadline (timeout in the options)"};
+}
+inline failure group_is_dead(const failure& why) {
+    return {why.kind, "this group failed before: " + why.what, "make a new group on every rank, or end the job",
+            why.about};
+}
+
+}  // namespace say
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/plan_check.hpp ------------------------------------------------------------------
+
+// Do all ranks have the same plan, and the same parameters? Over any transport, with an error on every rank that
+// names the ranks and the first thing that differs.
+
+namespace trireme::detail {
+
+namespace say {
+inline message plans_differ(const std::string& first, const std::string& other, std::uint32_t other_rank,
+                            std::string who) {
+    const auto or_none = [](const std::string& s) { return s.empty() ? std::string("no further parameter") : s; };
+    return {
+        "the ranks have different plans: " + or_none(first) + " on rank 0, but " + or_none(other) + " on rank " +
+            std::to_string(other_rank),
+        std::move(who),
+        "build the layout from the same model on every rank: same names, shapes, types, order and bucket limits"};
+}
+inline message parameters_differ(const param_spec& p, const std::vector<std::uint32_t>& ranks, std::string who) {
+    return {"the parameters differ between the ranks before the first update: " + describe(p) + " of " +
+                list_ranks(ranks) + " is not that of rank 0",
+            std::move(who),
+            "call broadcast() after the parameters are initialised, or initialise them from the same seed on every "
+            "rank"};
+}
+}  // namespace say
+
+/// The lines of every rank, padded to one length: only after the hashes have differed.
+template <class Transport>
+std::vector<std::vector<std::string>> gather_lines(Transport& t, const std::vector<std::string>& mine) {
+    std::string text;
+    for (const auto& line : mine) text += line + "\n";
+    const std::uint64_t length = text.size();
+    std::vector<std::uint64_t> lengths(t.size());
+    t.all_gather(std::span(&length, 1), lengths);
+    const std::uint64_t longest = *std::max_element(lengths.begin(), lengths.end());
+    text.resize(longest, '\n');
+    std::vector<char> all(longest * t.size());
+    t.all_gather(std::span<const char>(text), all);
+    std::vector<std::vector<std::string>> lines(t.size());
+    for (std::uint32_t r = 0; r < t.size(); ++r) {
+        std::string_view rest(all.data() + r * longest, lengths[r]);
+        while (!rest.empty()) {
+            const std::size_t end = rest.find('\n');
+            lines[r].emplace_back(rest.substr(0, end));
+            rest.remove_prefix(end + 1);
+        }
+    }
+    return lines;
+}
+
+/// A collective call. Throws mismatch_error on every rank unless all plans are equal.
+template <class Transport>
+void check_plans(Transport& t, const plan& p, const std::string& who) {
+    const std::uint64_t mine = p.hash();
+    std::vector<std::uint64_t> hashes(t.size());
+    t.all_gather(std::span(&mine, 1), hashes);
+    const auto odd = std::find_if(hashes.begin(), hashes.end(), [&](auto h) { return h != hashes[0]; });
+    if (odd == hashes.end()) return;
+    const auto lines = gather_lines(t, p.lines());
+    const auto r = static_cast<std::uint32_t>(odd - hashes.begin());
+    const auto at = [&](std::uint32_t rank, std::size_t i) {
+        return i < lines[rank].size() ? lines[rank][i] : std::string();
+    };
+    std::size_t i = 0;
+    while (at(0, i) == at(r, i) && (!at(0, i).empty() || !at(r, i).empty())) ++i;
+    throw mismatch_error(say::plans_differ(at(0, i), at(r, i), r, who));
+}
+
+inline std::uint64_t hash_bytes(const std::byte* p, std::size_t n) noexcept {
+    std::uint64_t h = 0x9e3779b97f4a7c15ULL ^ n;
+    for (; n >= 8; p += 8, n -= 8) {
+        std::uint64_t word = 0;
+        std::memcpy(&word, p, 8);
+        h = (h ^ word) * 0xff51afd7ed558ccdULL;
+        h ^= h >> 32;
+    }
+    std::uint64_t tail = 0;
+    std::memcpy(&tail, p, n);
+    return mix64(h ^ tail);
+}
+
+/// A collective call. Throws mismatch_error on every rank unless the parameters have the same bytes.
+template <class Transport>
+void check_parameters(Transport& t, const plan& p, const std::byte* arena, const std::string& who) {
+    const std::size_t n = p.parameters().size();
+    std::vector<std::uint64_t> mine(n), all(n * t.size());
+    for (std::size_t i = 0; i < n; ++i) mine[i] = hash_bytes(arena + p.place(i), p.parameters()[i].bytes());
+    t.all_gather(mine, all);
+    for (std::size_t i = 0; i < n; ++i) {
+        std::vector<std::uint32_t> odd;
+        for (std::uint32_t r = 1; r < t.size(); ++r)
+            if (all[r * n + i] != all[i]) odd.push_back(r);
+        if (!odd.empty()) throw mismatch_error(say::parameters_differ(p.parameters()[i], odd, who));
+    }
+}
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/step_clock.hpp ------------------------------------------------------------------
+
+// How long a bucket may take: unless the user says so, 60 s in the first step, which loads and warms things up, and
+// then max(30 s, 20 x the median of the last steps).
+
+namespace trireme::detail {
+
+class step_clock {
+  public:
+    explicit step_clock(std::optional<std::chrono::nanoseconds> fixed) noexcept : fixed_(fixed) {}
+
+    /// A step has ended.
+    void step(deadline::clock::time_point now) noexcept {
+        if (steps_++ != 0) last_[(steps_ - 2) % last_.size()] = now - before_;
+        before_ = now;
+    }
+    std::chrono::nanoseconds timeout() const noexcept {
+        using std::chrono::seconds;
+        if (fixed_) return *fixed_;
+        if (steps_ == 0) return seconds(60);
+        auto sorted = last_;
+        const auto n = static_cast<std::ptrdiff_t>((std::min)(steps_ - 1, last_.size()));
+        if (n == 0) return seconds(60);
+        std::nth_element(sorted.begin(), sorted.begin() + n / 2, sorted.begin() + n);
+        return (std::max)(std::chrono::nanoseconds(seconds(30)), sorted[static_cast<std::size_t>(n / 2)] * 20);
+    }
+
+  private:
+    std::optional<std::chrono::nanoseconds> fixed_;
+    std::array<std::chrono::nanoseconds, 15> last_{};
+    deadline::clock::time_point before_{};
+    std::size_t steps_ = 0;
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/bucket_queue.hpp ----------------------------------------------------------------
+
+// Buckets on their way: full ones are started strictly in order, at most 32 operations at a time, and are counted
+// off as they are reduced. Used from one thread: the caller's or the communication thread.
+
+namespace trireme::detail {
+
+template <class Channel>
+class bucket_queue {
+  public:
+    using completion_type =
+        decltype(std::declval<Channel&>().start_all_reduce(std::declval<std::span<float>>(), reduce::mean));
+    static constexpr std::size_t most_in_flight = 32;
+
+    bucket_queue(Channel& c, std::byte* gradients) : channel_(&c), gradients_(gradients) {
+        in_flight_.resize(most_in_flight);
+    }
+
+    /// A new step, with these buckets; they outlive it.
+    void begin(const std::vector<bucket>& all) noexcept {
+        all_ = &all;
+        started_ = reduced_ = 0;
+        next_range_ = 0;
+        head_ = tail_ = 0;
+    }
+    std::size_t reduced() const noexcept { return reduced_; }
+
+    /// What can be done without waiting while the first `full` buckets are full. True when something was.
+    bool advance(std::size_t full) {
+        bool any = start(full);
+        any = channel_->progress() || any;
+        return retire() || any;
+    }
+    /// Waits until the first `wanted` of the `full` buckets are reduced, or `stop()` (see wait_unless of the
+    /// transports).
+    template <class Stop>
+    void wait(std::size_t wanted, std::size_t full, std::optional<deadline> until, Stop stop) {
+        while (reduced_ < wanted) {
+            if (advance(full) || reduced_ >= wanted) continue;
+            if (stop()) return;
+            completion_type& front = *in_flight_[head_ % most_in_flight].done;
+            if constexpr (requires { front.wait_unless(until, stop); })
+                front.wait_unless(until, stop);
+            else
+                front.wait(until ? *until : deadline::in(channel_->timeout()));
+        }
+    }
+
+  private:
+    struct flight {
+        std::optional<completion_type> done;
+        bool ends_bucket = false;
+    };
+
+    bool start(std::size_t full) {
+        bool any = false;
+        while (started_ < full && tail_ - head_ < most_in_flight) {
+            const bucket& b = (*all_)[started_];
+            flight& f = in_flight_[tail_ % most_in_flight];
+            if (next_range_ < b.ranges.size()) {
+                f.done.emplace(reduce_range(b.type, b.ranges[next_range_++]));
+                f.ends_bucket = next_range_ == b.ranges.size();
+            } else {  // a bucket of parameters without elements
+                f.done.reset();
+                f.ends_bucket = true;
+            }
+            ++tail_;
+            if (f.ends_bucket) {
+                ++started_;
+                next_range_ = 0;
+            }
+            any = true;
+        }
+        return any;
+    }
+    bool retire() {
+        bool any = false;
+        while (head_ < tail_) {
+            flight& f = in_flight_[head_ % most_in_flight];
+            if (f.done && !f.done->done()) break;
+            if (f.ends_bucket) ++reduced_;
+            ++head_;
+            any = true;
+        }
+        return any;
+    }
+    completion_type reduce_range(dtype t, arena_range r) {
+        switch (t) {
+            case dtype::f16:
+                return reduce_as<half>(r);
+            case dtype::bf16:
+                return reduce_as<bfloat16>(r);
+            case dtype::f64:
+                return reduce_as<double>(r);
+            default:
+                return reduce_as<float>(r);
+        }
+    }
+    template <class T>
+    completion_type reduce_as(arena_range r) {
+        const std::span<T> data(reinterpret_cast<T*>(gradients_ + r.begin), (r.end - r.begin) / sizeof(T));
+        return channel_->start_all_reduce(data, reduce::mean);
+    }
+
+    Channel* channel_;
+    std::byte* gradients_;
+    const std::vector<bucket>* all_ = nullptr;
+    std::vector<flight> in_flight_;  // a ring
+    std::size_t head_ = 0, tail_ = 0;
+    std::size_t started_ = 0, next_range_ = 0, reduced_ = 0;
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/spin_budget.hpp -----------------------------------------------------------------
+
+// How long a rank spins before it parks.
+
+namespace trireme::detail {
+
+/// The CPUs that a thread may run on, as a value that travels.
+struct affinity_mask {
+    cpu_set_t set;
+
+    /// Of the calling thread. Empty when the kernel has more CPUs than fit: then nobody spins.
+    static affinity_mask mine() noexcept {
+        affinity_mask m;
+        CPU_ZERO(&m.set);
+        if (::sched_getaffinity(0, sizeof m.set, &m.set) != 0) CPU_ZERO(&m.set);
+        return m;
+    }
+    std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(CPU_COUNT(&set)); }
+    bool within(const affinity_mask& other) const noexcept {
+        cpu_set_t both;
+        CPU_AND(&both, &set, &other.set);
+        return CPU_EQUAL(&both, &set) != 0;
+    }
+};
+
+/// The CPUs that this thread may run on; at least 1.
+inline std::uint32_t usable_cpus() noexcept { return (std::max)(1U, affinity_mask::mine().count()); }
+
+/// Whether every rank can have a CPU to itself: inside the CPUs of each rank, no more ranks than CPUs. Ranks that
+/// are pinned to one CPU each pass, ranks that are pinned to the same one do not.
+inline bool everybody_has_a_cpu(std::span<const affinity_mask> ranks) noexcept {
+    return std::all_of(ranks.begin(), ranks.end(), [&](const affinity_mask& m) {
+        const auto inside =
+            std::count_if(ranks.begin(), ranks.end(), [&](const affinity_mask& o) { return o.within(m); });
+        return static_cast<std::uint32_t>(inside) <= m.count();
+    });
+}
+
+/// About the cost of a park and a wake when every rank has a CPU; nothing when a spinner would take the CPU away
+/// from the rank it waits for.
+inline std::chrono::nanoseconds spin_budget(bool room) noexcept {
+    return room ? std::chrono::microseconds(100) : std::chrono::microseconds(0);
+}
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/progress.hpp ---------------------------------------------------------------------------
+
+// Who reduces buckets while backward goes on: the caller, inside ready(), or a thread of ours.
+
+namespace trireme::progress {
+
+/// Every ready() starts the buckets that are full and reduces this rank's share of those that all peers have
+/// started; finish() does the rest. Costs no thread; right when every CPU computes.
+struct in_caller {
+    template <class Channel>
+    class driver {
+      public:
+        driver(Channel& c, std::byte* gradients) : queue_(c, gradients) {}
+        void begin(const std::vector<bucket>& all) { queue_.begin(all), full_ = 0; }
+        void full(std::size_t n) noexcept { full_ = n; }
+        bool advance() { return queue_.advance(full_); }
+        std::size_t reduced() const noexcept { return queue_.reduced(); }
+        void finish(std::optional<deadline> until) {
+            queue_.wait(full_, full_, until, [] { return false; });
+        }
+
+      private:
+        detail::bucket_queue<Channel> queue_;
+        std::size_t full_ = 0;
+    };
+};
+
+/// A registered thread starts and reduces buckets as they become full. Right when the plan leaves it a CPU: it
+/// sleeps while there is nothing to do, and spins only if there are two CPUs for every rank.
+struct thread {
+    template <class Channel>
+    class driver {
+      public:
+        driver(Channel& c, std::byte* gradients) : channel_(&c), queue_(c, gradients) {
+            const bool room = 2 * c.size() <= detail::usable_cpus();
+            spin_ = room ? std::chrono::microseconds(100) : std::chrono::microseconds(0);
+            if constexpr (requires { c.set_spin(spin_); }) c.set_spin(spin_);
+            runner_ = registered_thread("trireme-ddp", [this] { run(); });
+        }
+        driver(const driver&) = delete;
+        driver& operator=(const driver&) = delete;
+        ~driver() {
+            stop_.store(1, std::memory_order_seq_cst);
+            bell();
+            runner_.join();
+        }
+
+        void begin(const std::vector<bucket>& all) {  // the thread rests: nothing is full
+            all_ = &all;
+            reduced_.store(0, std::memory_order_relaxed);
+            full_.store(0, std::memory_order_relaxed);
+            step_.fetch_add(1, std::memory_order_release);
+        }
+        void full(std::size_t n) noexcept {
+            full_.store(static_cast<std::uint32_t>(n), std::memory_order_seq_cst);
+            bell();
+        }
+        bool advance() {
+            rethrow();
+            return false;
+        }
+        std::size_t reduced() const noexcept { return reduced_.load(std::memory_order_acquire); }
+        void finish(std::optional<deadline> until) {
+            const std::uint32_t target = full_.load(std::memory_order_relaxed);
+            const wait::futex how{spin_};
+            for (;;) {
+                const std::uint32_t seen = reduced_.load(std::memory_order_seq_cst);
+                rethrow();
+                if (seen >= target) return;
+                if (until && until->passed()) {
+                    const std::string what = "bucket " + std::to_string(seen) + " of " +
+                                             std::to_string(all_->size()) + " was not reduced in time";
+                    channel_->abort(what);
+                    throw timeout_error({what,
+                                         "ddp, rank " + std::to_string(channel_->rank()) + " of " +
+                                             std::to_string(channel_->size()),
+                                         "a later deadline, or see what the other ranks do"});
+                }
+                const deadline slice = deadline::in(std::chrono::milliseconds(50));
+                how.until_different(reduced_, seen, until && until->at() < slice.at() ? *until : slice);
+            }
+        }
+
+      private:
+        bool interrupted(std::uint32_t known) const noexcept {
+            return full_.load(std::memory_order_seq_cst) != known || stop_.load(std::memory_order_seq_cst) != 0;
+        }
+        void bell() noexcept {
+            bell_.fetch_add(1, std::memory_order_seq_cst);
+            futex_wake(bell_);
+            if constexpr (requires { channel_->nudge(); }) channel_->nudge();
+        }
+        void rethrow() {
+            if (failed_.load(std::memory_order_acquire) != 0) std::rethrow_exception(error_);
+        }
+        void tell(std::size_t n) noexcept {
+            reduced_.store(static_cast<std::uint32_t>(n), std::memory_order_seq_cst);
+            futex_wake(reduced_);
+        }
+        void run() {
+            std::uint32_t step = 0;
+            while (stop_.load(std::memory_order_seq_cst) == 0) {
+                const std::uint32_t heard = bell_.load(std::memory_order_seq_cst);
+                if (const auto now = step_.load(std::memory_order_acquire);
+                    now != step && full_.load(std::memory_order_seq_cst) != 0) {
+                    step = now;
+                    queue_.begin(*all_);
+                }
+                const std::uint32_t full = full_.load(std::memory_order_seq_cst);
+                if (failed_.load(std::memory_order_relaxed) != 0 || step_.load(std::memory_order_acquire) != step ||
+                    queue_.reduced() >= full) {
+                    futex_wait(bell_, heard, deadline::in(std::chrono::seconds(1)));
+                    continue;
+                }
+                try {
+                    const std::size_t before = queue_.reduced();
+                    // One bucket at a time, so that each is told as soon as it is reduced.
+                    queue_.wait(before + 1, full, std::nullopt, [&] { return interrupted(full); });
+                    if (queue_.reduced() != before) tell(queue_.reduced());
+                } catch (...) {
+                    error_ = std::current_exception();
+                    failed_.store(1, std::memory_order_release);
+                    futex_wake(reduced_);
+                }
+            }
+        }
+
+        Channel* channel_;
+        detail::bucket_queue<Channel> queue_;  // the thread's
+        const std::vector<bucket>* all_ = nullptr;
+        std::chrono::nanoseconds spin_{0};
+        std::exception_ptr error_;
+        alignas(flag_line) std::atomic<std::uint32_t> bell_{0};
+        std::atomic<std::uint32_t> full_{0};
+        std::atomic<std::uint32_t> step_{0};
+        std::atomic<std::uint32_t> stop_{0};
+        alignas(flag_line) std::atomic<std::uint32_t> reduced_{0};
+        std::atomic<std::uint32_t> failed_{0};
+        registered_thread runner_;
+    };
+};
+
+}  // namespace trireme::progress
+
+// ---- trireme/dist/transport.hpp --------------------------------------------------------------------------
+
+// The concept of a transport: collectives among the ranks of a group. Its simplest model is `self`, a group of one
+// (self.hpp), to be read as the documentation; thread_transport and shm_transport are the others of this floor.
+
+namespace trireme {
+
+namespace detail {
+template <class T>
+concept collective_calls = requires(T& t, std::span<float> data, std::span<const float> in, std::span<float> out,
+                                    std::optional<deadline> until, const std::string& reason) {
+    { std::as_const(t).rank() } -> std::same_as<std::uint32_t>;
+    { std::as_const(t).size() } -> std::same_as<std::uint32_t>;
+    t.all_reduce(data, reduce::sum, until);
+    { t.start_all_reduce(data, reduce::mean) } -> completion;
+    t.broadcast(data, trireme::rank{0}, until);
+    t.all_gather(in, out, until);
+    t.reduce_scatter(in, out, reduce::sum, until);
+    t.barrier(until);
+    { t.progress() } -> std::same_as<bool>;
+    t.abort(reason);
+    { t.health() } -> std::same_as<std::optional<std::string>>;
+    { t.timeout() } -> std::same_as<std::chrono::nanoseconds>;
+    t.set_timeout(std::chrono::nanoseconds{});
+};
+}  // namespace detail
+
+/// One rank's end of a group. Every rank makes the same calls in the same order.
+///
+///   rank(), size()                       this rank, and how many there are
+///   all_reduce(data, how, until)         data becomes the reduction over the ranks, in rank order, rounded once
+///   start_all_reduce(data, how)          the same, begun: returns a completion; data is busy until it is done
+///   broadcast(data, root, until)         data becomes that of root
+///   all_gather(in, out, until)           out = in of rank 0, in of rank 1, ...
+///   reduce_scatter(in, out, how, until)  out = this rank's part of the reduction of all in
+///   barrier(until)                       returns when all ranks have called it
+///   progress()                           what can be done for begun operations without waiting
+///   allocate<T>(n)                       n zeroed elements that peers reach without copies; a collective call
+///   channel()                            an independent sequence of operations, for another thread; collective
+///   abort(reason), health()              ends the group for all; says whether and why it has ended
+///   timeout(), set_timeout(t)            of calls that name no deadline
+///   reproducible, host_memory            same bits from run to run? may the processor touch allocated memory?
+///
+/// `until` is an optional deadline. Sizes may be 0. Every call that waits watches for the death of whom it waits
+/// for. The compiler cannot check: the operations of all ranks are compared before data changes, and a difference
+/// is a mismatch_error on every rank; a rank that died is a peer_error that names it; after an error the group is
+/// dead and says so at once; with one rank, every operation returns its input. Reference model: self,
+/// trireme/dist/self.hpp. Suite: tests/conformance/transport_suite.hpp.
+template <class T>
+concept transport = std::movable<T> && detail::collective_calls<T> && requires(T& t, std::size_t n) {
+    { T::reproducible } -> std::convertible_to<bool>;
+    { T::host_memory } -> std::convertible_to<bool>;
+    { t.template allocate<float>(n) } -> std::same_as<std::span<float>>;
+    { t.template allocate<half>(n) } -> std::same_as<std::span<half>>;
+    { t.channel() } -> detail::collective_calls;
+};
+
+namespace explain {
+/// One sentence for each requirement of `transport`; the first that fails is what the user reads.
+template <class T>
+consteval bool transport() {
+    static_assert(std::movable<T>,
+                  "trireme: a transport moves (its user owns it). Copy self, trireme/dist/self.hpp");
+    static_assert(
+        requires(const T& t) {
+            { t.rank() } -> std::same_as<std::uint32_t>;
+            { t.size() } -> std::same_as<std::uint32_t>;
+        },
+        "trireme: a transport says who it is: 'std::uint32_t rank() const' and 'size() const'. Copy self, "
+        "trireme/dist/self.hpp");
+    static_assert(
+        requires(T & t, std::size_t n) {
+            { t.template allocate<float>(n) } -> std::same_as<std::span<float>>;
+        },
+        "trireme: a transport gives memory that its peers reach: 'template <class T> std::span<T> "
+        "allocate(std::size_t n)'. Copy self, trireme/dist/self.hpp");
+    static_assert(
+        requires(T & t) {
+            { t.channel() } -> detail::collective_calls;
+        },
+        "trireme: a transport gives independent ends with the collectives of trireme/dist/transport.hpp: "
+        "'channel()'. Copy self, trireme/dist/self.hpp");
+    static_assert(trireme::transport<T>,
+                  "trireme: not a transport; compare with self, trireme/dist/self.hpp, and the list in "
+                  "trireme/dist/transport.hpp");
+    return true;
+}
+}  // namespace explain
+
+}  // namespace trireme
+
+// ---- trireme/dist/ddp.hpp --------------------------------------------------------------------------------
+
+// Data parallelism: every rank holds the model and works on its own share of the data; gradients are averaged in
+// buckets while backward still runs.
+
+namespace trireme {
+
+struct ddp_options {
+    trireme::buckets buckets = {};  ///< sizes at which they close
+    bool rebuild = true;           ///< after the first step, cut anew in the order in which rank 0's gradients came
+    bool check_parameters = true;  ///< at the first finish(): are they the same on all ranks?
+    std::optional<std::chrono::nanoseconds> timeout = {};  ///< of a bucket; default: 60 s in the first step, then
+                                                           ///< max(30 s, 20 x median step)
+};
+
+/// What the last steps did.
+struct ddp_stats {
+    std::uint64_t steps = 0;  ///< finished ones, with reduction
+    std::size_t bucket_count = 0;
+    std::size_t reduced_before_last_ready = 0;  ///< buckets of the last step that were over before its last ready()
+    std::uint64_t bytes = 0;                    ///< of gradient reduced since the start, on this rank
+    std::uint64_t reductions = 0;               ///< buckets reduced since the start
+    std::chrono::nanoseconds exposed{0};        ///< blocked in finish() since the start: communication not hidden
+    std::chrono::nanoseconds last_exposed{0};
+};
+
+/// Parameters and gradients of a model, in memory that the ranks of a transport share, and their averaging.
+///
+///   tr::ddp net{tr::shm_transport{world}, layout};
+///   init(net.parameters<float>());  net.broadcast();
+///   for (...) { backward(..., [&](std::size_t i) { net.ready(i); });  net.finish();  update(net); }
+///
+/// Backward adds to grad(i) and calls ready(i) when it is complete, in any order; ranks may differ in it. After
+/// finish() every gradient is the mean over the ranks, with the same bits on all of them. Whoever updates the
+/// parameters sets the gradients to zero (zero_gradients).
+///
+/// Needs      the same layout and options on every rank
+/// Blocks     the constructor until every rank is there; ready() never; finish() until all buckets are reduced
+/// Throws     mismatch_error on every rank when plans or parameters differ, naming the first difference;
+/// usage_error
+///            naming the parameter when it is marked ready too often, or not at all (other ranks: remote_error);
+///            what the transport throws: peer_error, remote_error, timeout_error
+/// Threads    one at a time; with progress::thread one more thread reduces
+/// Memory     a step allocates nothing, except after the first one
+template <transport Transport, class Progress = progress::in_caller>
+class ddp {
+    static_assert(explain::transport<Transport>());
+    static_assert(Transport::host_memory, "trireme: this ddp works on host memory");
+    using channel_type = decltype(std::declval<Transport&>().channel("ddp"));
+    using driver_type = typename Progress::template driver<channel_type>;
+
+  public:
+    /// While the scope lives, ready() and finish() do nothing: gradients add up on this rank. The outermost scope
+    /// counts. The first step after it sends the sum.
+    class no_sync_scope {
+      public:
+        explicit no_sync_scope(ddp& d) noexcept : ddp_(&d) { ++d.no_sync_; }
+        no_sync_scope(const no_sync_scope&) = delete;
+        no_sync_scope& operator=(const no_sync_scope&) = delete;
+        ~no_sync_scope() { --ddp_->no_sync_; }
+
+      private:
+        ddp* ddp_;
+    };
+
+    ddp(Transport t, std::vector<param_spec> layout, ddp_options options = {}, Progress = {})
+        : transport_(std::move(t)),
+          options_(options),
+          plan_(checked(plan(std::move(layout), options.buckets))),
+          parameters_(transport_.template allocate<std::byte>(plan_.bytes()).data()),
+          gradients_(transport_.template allocate<std::byte>(plan_.bytes()).data()),
+          channel_(transport_.channel("ddp")),
+          driver_(channel_, gradients_),
+          uses_(plan_.parameters().size()),
+          observed_(plan_.parameters().size()),
+          clock_(options.timeout) {
+        channel_.set_timeout(clock_.timeout());
+        prepare();
+    }
+    ddp(const ddp&) = delete;
+    ddp& operator=(const ddp&) = delete;
+
+    std::uint32_t rank() const noexcept { return transport_.rank(); }
+    std::uint32_t size() const noexcept { return transport_.size(); }
+    const trireme::plan& plan_of() const noexcept { return plan_; }
+    const ddp_stats& stats() const noexcept { return stats_; }
+    /// For collectives of the user's own: they have a sequence of their own, so buckets may fly meanwhile.
+    Transport& group() noexcept { return transport_; }
+
+    std::size_t count() const noexcept { return plan_.parameters().size(); }
+    /// Throws  usage_error when there is none of this name
+    std::size_t index_of(const std::string& name) const {
+        for (std::size_t i = 0; i < count(); ++i)
+            if (plan_.parameters()[i].name == name) return i;
+        throw usage_error(detail::say::no_such_name(name, me()));
+    }
+    /// Parameter `i`, row-major, 64-byte-aligned. Throws usage_error when it is of another type.
+    template <class T>
+    std::span<T> param(std::size_t i) const {
+        return {reinterpret_cast<T*>(parameters_ + place<T>(i)), plan_.parameters()[i].count()};
+    }
+    /// The gradient of parameter `i`: backward adds to it.
+    template <class T>
+    std::span<T> grad(std::size_t i) const {
+        return {reinterpret_cast<T*>(gradients_ + place<T>(i)), plan_.parameters()[i].count()};
+    }
+    /// All parameters of type T in a row, and all gradients, in the same order, with zeros between them: one loop
+    /// updates a model.
+    template <class T>
+    std::span<T> parameters() const noexcept {
+        return region<T>(parameters_);
+    }
+    template <class T>
+    std::span<T> gradients() const noexcept {
+        return region<T>(gradients_);
+    }
+    void zero_gradients() noexcept { std::memset(gradients_, 0, plan_.bytes()); }
+
+    /// The parameters of rank 0, on every rank.
+    void broadcast(std::optional<deadline> until = {}) {
+        transport_.broadcast(std::span<std::byte>(parameters_, plan_.bytes()), trireme::rank{0}, until);
+    }
+
+    /// The gradient of parameter `i` is complete on this rank. Full buckets set off, and with progress::in_caller
+    /// this rank's share of them is reduced as far as the peers are.
+    void ready(std::size_t i) {
+        if (i >= count()) throw usage_error(detail::say::no_such_parameter(i, count(), me()));
+        if (no_sync_ != 0) return;
+        const param_spec& p = plan_.parameters()[i];
+        if (uses_[i] >= p.uses) give_up(detail::say::ready_too_often(p, me()));
+        if (ready_count_ + 1 == count() && uses_[i] + 1 == p.uses) {
+            driver_.advance();
+            stats_.reduced_before_last_ready = driver_.reduced();
+        }
+        if (++uses_[i] == p.uses) {
+            if (stats_.steps == 0) observed_[ready_count_] = static_cast<std::uint32_t>(i);
+            ++ready_count_;
+            if (--waiting_[plan_.bucket_of(i)] == 0) {
+                while (full_ < waiting_.size() && waiting_[full_] == 0) ++full_;
+                driver_.full(full_);
+            }
+        }
+        driver_.advance();
+    }
+    /// Does what can be done for buckets on their way, without waiting; ready() calls it.
+    void progress() { driver_.advance(); }
+    /// How many buckets of this step are reduced.
+    std::size_t reduced() const noexcept { return driver_.reduced(); }
+
+    /// Waits until all gradients are averaged.
+    void finish(std::optional<deadline> until = {}) {
+        if (no_sync_ != 0) return;
+        if (ready_count_ != count()) give_up(detail::say::not_ready(missing(), me()));
+        if (stats_.steps == 0 && options_.check_parameters)
+            detail::check_parameters(transport_, plan_, parameters_, me());
+        const auto waited_from = deadline::clock::now();
+        driver_.finish(until);
+        const auto now = deadline::clock::now();
+        stats_.last_exposed = now - waited_from;
+        stats_.exposed += stats_.last_exposed;
+        stats_.bytes += plan_.bytes();
+        stats_.reductions += plan_.cuts().size();
+        if (stats_.steps++ == 0 && options_.rebuild) rebuild();
+        clock_.step(now);
+        channel_.set_timeout(clock_.timeout());
+        prepare();
+    }
+
+    /// Throws  usage_error when gradients of this step are ready already: half a step cannot be left out
+    [[nodiscard]] no_sync_scope no_sync() {
+        const std::size_t marked = static_cast<std::size_t>(
+            std::count_if(uses_.begin(), uses_.end(), [](std::uint32_t n) { return n != 0; }));
+        if (no_sync_ == 0 && marked != 0) throw usage_error(detail::say::scope_opened_late(marked, count(), me()));
+        return no_sync_scope(*this);
+    }
+
+  private:
+    std::string me() const {
+        return "ddp, rank " + std::to_string(rank()) + " of " + std::to_string(size()) + ", pid " +
+               std::to_string(::getpid());
+    }
+    trireme::plan checked(trireme::plan p) {
+        detail::check_plans(transport_, p, me());
+        return p;
+    }
+    template <class T>
+    std::size_t place(std::size_t i) const {
+        if (i >= count()) throw usage_error(detail::say::no_such_parameter(i, count(), me()));
+        if (plan_.parameters()[i].type != dtype_of<T>)
+            throw usage_error(detail::say::wrong_type(plan_.parameters()[i], dtype_of<T>, me()));
+        return plan_.place(i);
+    }
+    template <class T>
+    std::span<T> region(std::byte* arena) const noexcept {
+        const arena_range r = plan_.region(dtype_of<T>);
+        return {reinterpret_cast<T*>(arena + r.begin), (r.end - r.begin) / sizeof(T)};
+    }
+    std::vector<const param_spec*> missing() const {
+        std::vector<const param_spec*> found;
+        for (std::size_t i = 0; i < count(); ++i)
+            if (uses_[i] < plan_.parameters()[i].uses) found.push_back(&plan_.parameters()[i]);
+        return found;
+    }
+    /// This rank cannot go on with the step; the others are told.
+    [[noreturn]] void give_up(message m) {
+        channel_.abort(m.what);
+        transport_.abort(m.what);
+        throw usage_error(std::move(m));
+    }
+    void prepare() {
+        waiting_.resize(plan_.cuts().size());
+        for (std::size_t b = 0; b < waiting_.size(); ++b)
+            waiting_[b] = static_cast<std::uint32_t>(plan_.cuts()[b].parameters.size());
+        std::fill(uses_.begin(), uses_.end(), 0U);
+        ready_count_ = 0;
+        full_ = 0;
+        stats_.bucket_count = plan_.cuts().size();
+        driver_.begin(plan_.cuts());
+    }
+    void rebuild() {
+        transport_.broadcast(observed_);
+        plan_.cut(observed_);
+    }
+
+    Transport transport_;
+    ddp_options options_;
+    trireme::plan plan_;
+    std::byte* parameters_;
+    std::byte* gradients_;
+    channel_type channel_;
+    driver_type driver_;
+    std::vector<std::uint32_t> uses_;     // of each parameter, in this step
+    std::vector<std::uint32_t> waiting_;  // parameters of each bucket that are not ready
+    std::vector<std::uint32_t> observed_;
+    std::size_t ready_count_ = 0;
+    std::size_t full_ = 0;  // buckets that are full, counted in order
+    std::uint32_t no_sync_ = 0;
+    detail::step_clock clock_;
+    ddp_stats stats_;
+};
+
+template <class Transport>
+ddp(Transport, std::vector<param_spec>) -> ddp<Transport>;
+template <class Transport>
+ddp(Transport, std::vector<param_spec>, ddp_options) -> ddp<Transport>;
+template <class Transport, class Progress>
+ddp(Transport, std::vector<param_spec>, ddp_options, Progress) -> ddp<Transport, Progress>;
+
+}  // namespace trireme
+
+// ---- trireme/dist/environment.hpp ------------------------------------------------------------------------
+
+// What a launcher says about this process: RANK, WORLD_SIZE and friends, as torchrun sets them, read and checked.
+
+namespace trireme {
+
+/// A process's place in a job, and where its peers meet.
+struct environment {
+    std::uint32_t rank = 0;
+    std::uint32_t size = 1;
+    std::uint32_t local_rank = 0;
+    std::uint32_t local_size = 1;
+    std::string store;    ///< TRIREME_STORE: a folder that all ranks of the job see; else empty
+    std::string address;  ///< MASTER_ADDR, MASTER_PORT: the name of the meeting when there is no folder
+    std::uint16_t port = 0;
+
+    /// "the folder /tmp/job7", "127.0.0.1 port 29500"
+    std::string meeting() const {
+        return !store.empty() ? "the folder " + store : address + " port " + std::to_string(port);
+    }
+};
+
+namespace detail {
+
+namespace say {
+inline message variable_missing(const char* variable, const char* because) {
+    return {std::string("the environment variable ") + variable + " is not set, but " + because + " is",
+            "pid " + std::to_string(::getpid()),
+            "set RANK, WORLD_SIZE, and TRIREME_STORE or MASTER_ADDR and MASTER_PORT, for every process of the job; "
+            "unset RANK and WORLD_SIZE to run alone; or use trireme::launch, which needs none of them"};
+}
+inline message variable_wrong(const char* variable, std::string_view text, const std::string& rule) {
+    return {std::string("the environment variable ") + variable + "=" + std::string(text) + " " + rule,
+            "pid " + std::to_string(::getpid()),
+            std::string("correct ") + variable + " in whatever starts this process"};
+}
+}  // namespace say
+
+inline std::uint32_t number_in(const char* variable, std::string_view text, std::uint32_t least, std::uint32_t most,
+                               const std::string& rule) {
+    std::uint32_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most)
+        throw usage_error(say::variable_wrong(variable, text, rule));
+    return value;
+}
+
+/// Whether `name` means this host. Numbers and this host's own name only: asking a name server can take minutes.
+inline bool is_this_host(const std::string& name) {
+    char own[256]{};
+    static_cast<void>(::gethostname(own, sizeof own - 1));
+    if (name == "localhost" || name == own) return true;
+    in_addr v4{};
+    in6_addr v6{};
+    const bool is4 = ::inet_pton(AF_INET, name.c_str(), &v4) == 1;
+    const bool is6 = ::inet_pton(AF_INET6, name.c_str(), &v6) == 1;
+    if (is4 && (ntohl(v4.s_addr) >> 24) == 127) return true;
+    if (is4 && v4.s_addr == INADDR_ANY) return true;
+    if (!is4 && !is6) return false;
+    ifaddrs* list = nullptr;
+    if (::getifaddrs(&list) != 0) return false;
+    bool found = false;
+    for (const ifaddrs* i = list; i != nullptr && !found; i = i->ifa_next) {
+        if (i->ifa_addr == nullptr) continue;
+        if (is4 && i->ifa_addr->sa_family == AF_INET)
+            found = std::memcmp(&reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr, &v4, sizeof v4) == 0;
+        if (is6 && i->ifa_addr->sa_family == AF_INET6)
+            found =
+                std::memcmp(&reinterpret_cast<const sockaddr_in6*>(i->ifa_addr)->sin6_addr, &v6, sizeof v6) == 0;
+    }
+    ::freeifaddrs(list);
+    return found;
+}
+
+inline constexpr std::uint32_t most_ranks = 1024;
+
+/// Reads variables through `get(name) -> const char*`. Empty when neither RANK nor WORLD_SIZE is set.
+/// Throws  usage_error naming the variable and its text
+template <class Get>
+std::optional<environment> read_environment(Get get) {
+    const char* const rank = get("RANK");
+    const char* const size = get("WORLD_SIZE");
+    if (rank == nullptr && size == nullptr) return std::nullopt;
+    if (rank == nullptr) throw usage_error(say::variable_missing("RANK", "WORLD_SIZE"));
+    if (size == nullptr) throw usage_error(say::variable_missing("WORLD_SIZE", "RANK"));
+
+    environment e;
+    e.size = number_in("WORLD_SIZE", size, 1, most_ranks,
+                       "is not a number of ranks from 1 to " + std::to_string(most_ranks));
+    e.rank = number_in("RANK", rank, 0, e.size - 1,
+                       "is not a rank from 0 to " + std::to_string(e.size - 1) + " (WORLD_SIZE=" + size + ")");
+    e.local_rank = e.rank;
+    e.local_size = e.size;
+    if (const char* t = get("LOCAL_WORLD_SIZE"))
+        e.local_size = number_in("LOCAL_WORLD_SIZE", t, e.size, e.size,
+                                 std::string("differs from WORLD_SIZE=") + size +
+                                     ": this transport connects the ranks of one host only");
+    if (const char* t = get("LOCAL_RANK"))
+        e.local_rank = number_in("LOCAL_RANK", t, 0, e.local_size - 1,
+                                 "is not a rank from 0 to " + std::to_string(e.local_size - 1));
+    if (e.size == 1) return e;
+
+    if (const char* t = get("TRIREME_STORE"); t != nullptr && *t != 0) {
+        e.store = t;
+        return e;
+    }
+    const char* const address = get("MASTER_ADDR");
+    const char* const port = get("MASTER_PORT");
+    if (address == nullptr || *address == 0) throw usage_error(say::variable_missing("MASTER_ADDR", "RANK"));
+    if (port == nullptr || *port == 0) throw usage_error(say::variable_missing("MASTER_PORT", "RANK"));
+    e.port = static_cast<std::uint16_t>(
+        number_in("MASTER_PORT", port, 1, 65535, "is not a port number from 1 to 65535"));
+    e.address = address;
+    if (!is_this_host(e.address))
+        throw usage_error(say::variable_wrong("MASTER_ADDR", e.address,
+                                              "is not an address of this host, and the ranks of this world are "
+                                              "processes of one host"));
+    return e;
+}
+
+}  // namespace detail
+
+/// The environment of this process; empty when no launcher has set RANK or WORLD_SIZE.
+/// Throws  usage_error naming the variable and its text
+inline std::optional<environment> read_environment() {
+    return detail::read_environment([](const char* name) -> const char* { return std::getenv(name); });
+}
+
+}  // namespace trireme
+
+// ---- trireme/dist/detail/launched.hpp --------------------------------------------------------------------
+
+// Whether launch has made this process a rank.
+
+namespace trireme::detail {
+
+/// Set once, in a process that launch has forked, before the user's function runs.
+inline std::optional<environment>& launched_as() {
+    static std::optional<environment> place;
+    return place;
+}
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/channel_layout.hpp --------------------------------------------------------------
+
+// What a channel looks like in shared memory. A channel is one sequence of collectives among the ranks of a group:
+// every rank publishes operation n in its own ring of entries and counts, in counters that only it writes, how far
+// it has come. Nothing is ever reset and nothing is locked, so a rank that dies leaves a readable state.
+
+namespace trireme::detail {
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "flags in shared memory must be address-free");
+
+/// Operation n of one rank. Everything but `seq` is written before `seq` is, and stays until the ring comes round.
+struct alignas(flag_line) op_entry {
+    static constexpr std::size_t inline_bytes = 88;
+
+    std::atomic<std::uint64_t> seq;  ///< n + 1 once this is operation n
+    std::uint64_t signature;         ///< operation, type, reduction, root: equal on every rank
+    std::uint64_t count;             ///< elements: equal on every rank
+    std::uint64_t place;    ///< where the input lies: 1 + segment in the upper 16 bits, offset; 0 = private
+    std::uint32_t payload;  ///< 1 + bytes of input that lie in `bytes` or in the payload slot; 0 = none
+    std::uint32_t reserved;
+    std::byte bytes[inline_bytes];
+};
+static_assert(sizeof(op_entry) == flag_line && alignof(op_entry) == flag_line);
+
+/// Counters of one rank, written by it alone. Monotone.
+struct alignas(flag_line) rank_counters {
+    std::atomic<std::uint64_t> done;  ///< operations that this rank has finished its part of
+    std::byte pad1[flag_line - 8];
+    std::atomic<std::uint64_t> put;     ///< staged chunks written
+    std::atomic<std::uint64_t> worked;  ///< staged chunks combined
+    std::byte pad2[flag_line - 16];
+};
+static_assert(sizeof(rank_counters) == 2 * flag_line);
+
+/// Where one rank sleeps. `bell` is rung by others.
+struct alignas(flag_line) rank_bell {
+    std::atomic<std::uint32_t> bell;
+    std::atomic<std::uint32_t> parked;  ///< 1 + the rank that this one waits for, 0 when awake
+    std::atomic<std::uint32_t> left;    ///< 1 once this rank has closed its end, 2 if by an exception passing
+    std::byte pad[flag_line - 12];
+};
+static_assert(sizeof(rank_bell) == flag_line);
+
+struct alignas(flag_line) channel_header {
+    std::uint64_t magic;
+    std::uint64_t layout;
+    failure_record aborted;
+};
+
+struct channel_options {
+    std::size_t stage_bytes = 256_KiB;  ///< of a staging slot; four of them a rank
+};
+
+/// Where everything lies. A pure function of the number of ranks and the options.
+struct channel_layout {
+    static constexpr std::uint32_t entries = 64;         ///< operations in flight
+    static constexpr std::uint32_t payload_slots = 16;   ///< of them with a small payload
+    static constexpr std::size_t payload_bytes = 4_KiB;  ///< what counts as small
+    static constexpr std::uint64_t magic = 0x656e6e6168437274ULL;
+
+    std::uint32_t ranks = 1;
+    std::size_t stage_bytes = 0;
+    std::size_t counters = 0, bells = 0, rings = 0, payloads = 0, stages = 0, total = 0;
+
+    constexpr explicit channel_layout(std::uint32_t rank_count, channel_options o = {})
+        : ranks(rank_count), stage_bytes(align_up(o.stage_bytes, flag_line)) {
+        counters = align_up(sizeof(channel_header), flag_line);
+        bells = counters + ranks * sizeof(rank_counters);
+        rings = bells + ranks * sizeof(rank_bell);
+        payloads = align_up(rings + std::size_t{ranks} * entries * sizeof(op_entry), page_bytes);
+        stages = payloads + std::size_t{ranks} * payload_slots * payload_bytes;
+        total = align_up(stages + std::size_t{ranks} * 4 * stage_bytes, page_bytes);
+    }
+    constexpr std::uint64_t hash() const noexcept {
+        return hasher{}
+            .add(version.major_part)
+            .add(version.minor_part)
+            .add(version.patch_part)
+            .add(ranks)
+            .add(stage_bytes)
+            .add(total)
+            .add(sizeof(op_entry))
+            .add(sizeof(failure_record))
+            .value();
+    }
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/world_arena.hpp -----------------------------------------------------------------
+
+// What the processes of a world share: who is who, how they ended, what failed first, and a channel for small
+// things. One memory file, made by the launcher or by rank 0.
+
+namespace trireme::detail {
+
+struct alignas(flag_line) roster_line {
+    std::atomic<std::uint64_t> start_time;  ///< with the pid it names a process for good; written before the pid
+    std::atomic<std::int32_t> pid;          ///< 0 until known
+    std::atomic<std::uint32_t> ended;       ///< 1 once `status` is written, by the launcher
+    exit_status status;
+    std::byte pad[flag_line - 24];
+};
+static_assert(sizeof(roster_line) == flag_line);
+
+struct alignas(flag_line) world_header {
+    std::uint64_t magic;
+    std::uint64_t layout;
+    std::uint32_t ranks;
+    std::int32_t launcher;  ///< pid of the process that reaps the ranks, 0 when they were started by hand
+    failure_record first;   ///< what went wrong first in this job
+};
+
+struct world_layout {
+    static constexpr std::uint64_t magic = 0x64726f7774697274ULL;
+
+    channel_layout control;
+    std::size_t roster = 0, channel = 0, total = 0;
+
+    constexpr explicit world_layout(std::uint32_t ranks) : control(ranks, {4_KiB}) {
+        roster = align_up(sizeof(world_header), flag_line);
+        channel = align_up(roster + ranks * sizeof(roster_line), page_bytes);
+        total = channel + control.total;
+    }
+    constexpr std::uint64_t hash() const noexcept {
+        return hasher{}.add(control.hash()).add(channel).add(total).add(sizeof(world_header)).value();
+    }
+};
+
+/// A view of the arena by name. Owns nothing.
+class world_arena {
+  public:
+    world_arena(std::byte* base, std::uint32_t ranks) : base_(base), layout_(ranks) {}
+
+    void initialise(std::int32_t launcher) const noexcept {
+        header().magic = world_layout::magic;
+        header().layout = layout_.hash();
+        header().ranks = layout_.control.ranks;
+        header().launcher = launcher;
+    }
+    const world_layout& layout() const noexcept { return layout_; }
+    std::uint32_t ranks() const noexcept { return layout_.control.ranks; }
+    world_header& header() const noexcept { return *reinterpret_cast<world_header*>(base_); }
+    roster_line& rank(std::uint32_t r) const noexcept {
+        return reinterpret_cast<roster_line*>(base_ + layout_.roster)[r];
+    }
+    std::byte* channel() const noexcept { return base_ + layout_.channel; }
+
+    void enter(std::uint32_t r, pid_t pid) const noexcept {
+        rank(r).start_time.store(process_start_time(pid), std::memory_order_relaxed);
+        rank(r).pid.store(pid, std::memory_order_release);
+    }
+
+  private:
+    std::byte* base_;
+    world_layout layout_;
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/launcher.hpp --------------------------------------------------------------------
+
+// The process that has started the ranks: waits for them, writes down how each ended where the survivors can read
+// it, ends those that do not go by themselves, and says what happened, the culprit first.
+
+namespace trireme {
+
+/// The exit status of a rank that leaves because another one failed (EX_TEMPFAIL of sysexits.h: nothing wrong
+/// here).
+inline constexpr int survivor_status = 75;
+
+struct launch_options {
+    std::chrono::nanoseconds speak = std::chrono::seconds(1);  ///< for survivors, after the first failure
+    std::chrono::nanoseconds grace = std::chrono::seconds(3);  ///< between SIGTERM and SIGKILL
+};
+
+}  // namespace trireme
+
+namespace trireme::detail {
+
+namespace say {
+inline std::string rank_ended(std::uint32_t r, pid_t pid, exit_status s, bool forced) {
+    std::string text = "rank " + std::to_string(r) + " (pid " + std::to_string(pid) + ") ";
+    if (forced) return text + "did not leave by itself after another rank failed, and " + describe(s);
+    if (s.signal == 0 && s.code == survivor_status) return text + "left with status 75 because another rank failed";
+    return text + describe(s);
+}
+inline std::string threads_per_rank(unsigned threads, std::uint32_t ranks, std::uint32_t cpus) {
+    return "OMP_NUM_THREADS=" + std::to_string(threads) + " for each of " + std::to_string(ranks) + " ranks on " +
+           std::to_string(cpus) + " usable CPUs (it was not set)";
+}
+}  // namespace say
+
+/// Waits for the ranks and returns what the launching program should exit with.
+class launcher {
+  public:
+    launcher(world_arena arena, launch_options o) : arena_(arena), options_(o) {}
+
+    void add(child rank) {
+        arena_.enter(static_cast<std::uint32_t>(ranks_.size()), rank.pid());
+        ranks_.push_back({std::move(rank), {}, false, false});
+    }
+
+    /// Blocks  until every rank has ended; once one has failed, for at most speak + grace and the time to kill
+    int wait() {
+        enum class phase { running, speaking, terminating, killed } now = phase::running;
+        deadline next = deadline::never();
+        while (std::any_of(ranks_.begin(), ranks_.end(), [](const entry& e) { return !e.over; })) {
+            sleep_until_change(next);
+            for (std::uint32_t r = 0; r < ranks_.size(); ++r)
+                note(r, now == phase::terminating || now == phase::killed);
+            const bool failed = std::any_of(ranks_.begin(), ranks_.end(),
+                                            [](const entry& e) { return e.over && !e.status.success(); });
+            if (now == phase::running && failed) {
+                now = phase::speaking;
+                next = deadline::in(options_.speak);
+            } else if (now == phase::speaking && next.passed()) {
+                now = phase::terminating;
+                next = deadline::in(options_.grace);
+                send(SIGTERM);
+            } else if (now == phase::terminating && next.passed()) {
+                now = phase::killed;
+                next = deadline::never();
+                send(SIGKILL);
+            }
+            report(false);
+        }
+        report(true);
+        return status();
+    }
+
+  private:
+    struct entry {
+        child process;
+        exit_status status;
+        bool over;
+        bool forced;
+        bool told = false;
+    };
+
+    void sleep_until_change(deadline next) {
+        std::vector<pollfd> p;
+        for (const entry& e : ranks_)
+            if (!e.over) p.push_back({e.process.handle().descriptor().get(), POLLIN, 0});
+        const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(next.left()).count();
+        ::poll(p.data(), p.size(), next.is_never() ? -1 : static_cast<int>(ms) + 1);
+    }
+    void note(std::uint32_t r, bool forced) {
+        entry& e = ranks_[r];
+        if (e.over) return;
+        const auto status = e.process.poll();
+        if (!status) return;
+        e.status = *status;
+        e.over = true;
+        e.forced = forced && !status->success() && status->code != survivor_status;
+        if (!e.status.success() && !survivor(e) && !e.forced && first_failed_ < 0)
+            first_failed_ = static_cast<int>(r);
+        roster_line& line = arena_.rank(r);
+        line.status = *status;
+        line.ended.store(1, std::memory_order_release);
+    }
+    static bool survivor(const entry& e) noexcept {
+        return e.status.signal == 0 && e.status.code == survivor_status;
+    }
+    void send(int signal) {
+        for (const entry& e : ranks_)
+            if (!e.over) e.process.send(signal);
+    }
+    /// The rank whose failure came first: what the ranks recorded, if that rank has failed; else what was seen
+    /// first.
+    int culprit() const {
+        if (const auto f = arena_.header().first.read(); f && f->about < ranks_.size()) {
+            const entry& e = ranks_[f->about];
+            if (e.over && !e.status.success() && !survivor(e)) return static_cast<int>(f->about);
+            if (!e.over) return -1;  // it will fail in a moment
+        }
+        return first_failed_;
+    }
+    void report(bool all) {
+        const int first = culprit();
+        if (first >= 0) tell(static_cast<std::uint32_t>(first));
+        if (first < 0 && !all) return;
+        for (std::uint32_t r = 0; r < ranks_.size(); ++r) tell(r);
+    }
+    void tell(std::uint32_t r) {
+        entry& e = ranks_[r];
+        if (!e.over || e.told || e.status.success()) return;
+        e.told = true;
+        stderr_observer{}({severity::warning, "launch", say::rank_ended(r, e.process.pid(), e.status, e.forced)});
+    }
+    int status() const {
+        if (const int c = culprit(); c >= 0) return ranks_[static_cast<std::size_t>(c)].status.shell_status();
+        for (const entry& e : ranks_)
+            if (!e.status.success()) return e.status.shell_status();
+        return 0;
+    }
+
+    world_arena arena_;
+    launch_options options_;
+    std::vector<entry> ranks_;
+    int first_failed_ = -1;
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/channel_memory.hpp --------------------------------------------------------------
+
+// A channel's shared memory, by name.
+
+namespace trireme::detail {
+
+/// The memory of a channel, by name.
+class channel_memory {
+  public:
+    channel_memory(std::byte* base, channel_layout layout) : base_(base), layout_(layout) {}
+
+    const channel_layout& layout() const noexcept { return layout_; }
+    channel_header& header() const noexcept { return *reinterpret_cast<channel_header*>(base_); }
+    rank_counters& counters(std::uint32_t r) const noexcept {
+        return reinterpret_cast<rank_counters*>(base_ + layout_.counters)[r];
+    }
+    rank_bell& bell(std::uint32_t r) const noexcept {
+        return reinterpret_cast<rank_bell*>(base_ + layout_.bells)[r];
+    }
+    op_entry& entry(std::uint32_t r, std::uint64_t n) const noexcept {
+        return reinterpret_cast<op_entry*>(
+            base_ + layout_.rings)[r * channel_layout::entries + n % channel_layout::entries];
+    }
+    /// Where the small input of operation n lies: in its entry, or in a slot of its own.
+    std::byte* payload(std::uint32_t r, std::uint64_t n, std::size_t bytes) const noexcept {
+        if (bytes <= op_entry::inline_bytes) return entry(r, n).bytes;
+        return base_ + layout_.payloads +
+               (r * std::size_t{channel_layout::payload_slots} + n % channel_layout::payload_slots) *
+                   channel_layout::payload_bytes;
+    }
+    std::byte* stage(std::uint32_t r, std::uint64_t slot) const noexcept {
+        return base_ + layout_.stages + (r * std::size_t{4} + slot) * layout_.stage_bytes;
+    }
+
+  private:
+    std::byte* base_;
+    channel_layout layout_;
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/watch.hpp -----------------------------------------------------------------------
+
+// Who tells a waiting rank that its wait is in vain: a watch knows whether the job has failed and which ranks are
+// dead.
+
+namespace trireme::detail {
+
+/// What a channel asks between two slices of a wait.
+///
+///   cause()      the failure that the job as a whole has recorded, if any
+///   dead(rank)   how that rank ended ("rank 1 (pid 4711) was killed by signal 9 (SIGKILL)"), empty while it lives
+///   first(t)     records `t` for the job unless something is recorded already; returns what is recorded
+///
+/// The compiler cannot check: after dead(r) answered, no store of that rank arrives any more.
+template <class W>
+concept watch = requires(W& w, std::uint32_t r, failure t) {
+    { w.cause() } -> std::same_as<std::optional<failure>>;
+    { w.dead(r) } -> std::same_as<std::optional<std::string>>;
+    { w.first(std::move(t)) } -> std::same_as<failure>;
+};
+
+/// For ranks that are threads of one process: they cannot die alone.
+struct no_watch {
+    std::optional<failure> cause() const { return std::nullopt; }
+    std::optional<std::string> dead(std::uint32_t) const { return std::nullopt; }
+    failure first(failure t) const { return t; }
+};
+static_assert(watch<no_watch>);
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/channel_wait.hpp ----------------------------------------------------------------
+
+// How ranks meet on a channel: what a rank publishes, how another waits for it, and what ends a wait that is in
+// vain.
+
+namespace trireme::detail {
+
+struct channel_settings {
+    const char* name = "channel";
+    std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< of a wait that names no deadline
+    std::chrono::nanoseconds spin{0};                             ///< before a wait parks
+};
+
+/// One rank's end of a channel, without the operations.
+template <watch Watch>
+class channel_end {
+  public:
+    channel_end(channel_memory memory, std::uint32_t me, channel_settings settings, Watch& watch)
+        : shared_(memory), me_(me), settings_(settings), watch_(&watch) {}
+    channel_end(const channel_end&) = delete;
+    channel_end& operator=(const channel_end&) = delete;
+    ~channel_end() {
+        // An exception on its way out is about to be told (launch does); "it left" must not be told first.
+        const bool thrown_out = std::uncaught_exceptions() > exceptions_at_birth_;
+        shared_.bell(me_).left.store(thrown_out ? 2 : 1, std::memory_order_seq_cst);
+        ring_all();
+    }
+
+    std::uint32_t rank() const noexcept { return me_; }
+    std::uint32_t size() const noexcept { return shared_.layout().ranks; }
+    const channel_settings& settings() const noexcept { return settings_; }
+    void set_timeout(std::chrono::nanoseconds t) noexcept { settings_.timeout = t; }
+    void set_spin(std::chrono::nanoseconds t) noexcept { settings_.spin = t; }
+
+    /// Ends the channel for every rank. They get `t` from their next wait at the latest.
+    /// Threads  any
+    void abort(const failure& t) noexcept {
+        shared_.header().aborted.write(t);
+        ring_all();
+    }
+    /// What ended this channel, if anything has.
+    std::optional<failure> health() const { return shared_.header().aborted.read(); }
+    /// Makes a wait of this rank in another thread look at its stop condition.
+    /// Threads  any
+    void nudge() noexcept {
+        if (shared_.bell(me_).parked.load(std::memory_order_seq_cst) != 0) ring(me_);  // (P)
+    }
+
+  protected:
+    enum class counter : std::uint8_t { entry, done, put, worked };
+    struct need {
+        counter what = counter::entry;
+        std::uint64_t target = 0;
+    };
+
+    // --- what there is to see ---------------------------------------------------------------------------------
+
+    std::uint64_t seen(counter c, std::uint32_t r, std::uint64_t target) const noexcept {
+        // seq_cst throughout: a waiter that has stored `parked` must see whatever was published before (P).
+        switch (c) {
+            case counter::entry:
+                return shared_.entry(r, target - 1).seq.load(std::memory_order_seq_cst);
+            case counter::done:
+                return shared_.counters(r).done.load(std::memory_order_seq_cst);
+            case counter::put:
+                return shared_.counters(r).put.load(std::memory_order_seq_cst);
+            case counter::worked:
+                break;
+        }
+        return shared_.counters(r).worked.load(std::memory_order_seq_cst);
+    }
+    /// The first rank that is not there yet, or size().
+    std::uint32_t first_missing(need w) const noexcept {
+        const std::uint32_t ranks = size();
+        for (std::uint32_t r = 0; r < ranks; ++r)
+            if (seen(w.what, r, w.target) < w.target) return r;
+        return ranks;
+    }
+    bool all_there(need w) const noexcept { return first_missing(w) == size(); }
+    bool done_everywhere(std::uint64_t target) noexcept {
+        if (done_by_all_ >= target) return true;
+        std::uint64_t least = ~std::uint64_t{0};
+        for (std::uint32_t r = 0; r < size(); ++r) {
+            const auto d = seen(counter::done, r, 0);
+            if (d < target) return false;
+            least = (std::min)(least, d);
+        }
+        done_by_all_ = least;
+        return true;
+    }
+
+    // --- publishing -------------------------------------------------------------------------------------------
+
+    void publish(std::atomic<std::uint64_t>& word, std::uint64_t value) noexcept {
+        word.store(value, std::memory_order_seq_cst);
+        for (std::uint32_t r = 0; r < size(); ++r) {
+            if (r == me_) continue;
+            // (P) pairs with the waiter's store of `parked`: one of the two sees the other.
+            if (shared_.bell(r).parked.load(std::memory_order_seq_cst) == me_ + 1) ring(r);
+        }
+    }
+    void ring(std::uint32_t r) noexcept {
+        shared_.bell(r).bell.fetch_add(1, std::memory_order_seq_cst);
+        futex_wake(shared_.bell(r).bell);
+    }
+    void ring_all() noexcept {
+        for (std::uint32_t r = 0; r < size(); ++r)
+            if (shared_.bell(r).parked.load(std::memory_order_seq_cst) != 0) ring(r);
+    }
+
+    // --- waiting ----------------------------------------------------------------------------------------------
+
+    /// True when every rank has got to `w`; false on `stop()`; throws when it is in vain. `what()` says for what it
+    /// is.
+    template <class Stop, class What>
+    bool await(need w, std::optional<deadline> until, Stop stop, What what) {
+        if (settings_.spin.count() > 0 && spin_for(w, stop)) return all_there(w);
+        const auto start = deadline::clock::now();
+        const deadline end = until ? *until : deadline::in(settings_.timeout);
+        rank_bell& mine = shared_.bell(me_);
+        constexpr auto look_every = std::chrono::milliseconds(50);
+        auto next_look = start + look_every;
+        for (;;) {
+            std::uint32_t r = first_missing(w);
+            if (r == size()) return true;
+            if (stop()) return false;
+            mine.parked.store(r + 1, std::memory_order_seq_cst);  // (P)
+            const std::uint32_t heard = mine.bell.load(std::memory_order_seq_cst);
+            r = first_missing(w);
+            if (r < size() && !stop() && !shared_.header().aborted.any() &&
+                shared_.bell(r).left.load(std::memory_order_seq_cst) != 1 &&
+                mine.parked.load(std::memory_order_relaxed) == r + 1)
+                futex_wait(mine.bell, heard, end.slice(look_every));
+            mine.parked.store(0, std::memory_order_relaxed);
+            if (all_there(w)) return true;
+            throw_if_aborted();
+            const auto now = deadline::clock::now();
+            const bool ended = end.passed();
+            if (now >= next_look || ended || shared_.bell(first_of(w)).left.load(std::memory_order_seq_cst) == 1) {
+                next_look = now + look_every;
+                look(w, ended, now - start, what);
+            }
+        }
+    }
+    std::uint32_t first_of(need w) const noexcept { return (std::min)(first_missing(w), size() - 1); }
+
+    template <class Stop>
+    bool spin_for(need w, Stop stop) const noexcept {
+        for (int i = 0; i < 64; ++i) {
+            if (all_there(w)) return true;
+            cpu_relax();
+        }
+        const auto end = deadline::clock::now() + settings_.spin;
+        do {
+            for (int i = 0; i < 64; ++i) {
+                if (all_there(w)) return true;
+                cpu_relax();
+            }
+            if (stop()) return true;
+        } while (deadline::clock::now() < end);
+        return false;
+    }
+
+    /// Is there still hope? Throws if not.
+    template <class What>
+    void look(need w, bool ended, std::chrono::nanoseconds waited, What what) {
+        if (auto cause = watch_->cause()) fail(std::move(*cause));
+        std::vector<std::uint32_t> missing, gone;
+        for (std::uint32_t r = 0; r < size(); ++r) {
+            if (seen(w.what, r, w.target) >= w.target) continue;
+            const auto how = shared_.bell(r).left.load(std::memory_order_seq_cst);
+            const bool left = how == 1 || (how == 2 && waited > std::chrono::seconds(1));
+            auto end = watch_->dead(r);
+            // It may have finished this operation between our last look and its end: then that is no failure.
+            if ((left || end) && seen(w.what, r, w.target) >= w.target) continue;
+            missing.push_back(r);
+            if (end) fail(watch_->first(say::peer_ended(r, *end, what(), w.what != counter::entry)));
+            if (left) gone.push_back(r);
+        }
+        if (!gone.empty()) fail(watch_->first(say::peer_left(gone, what())));
+        if (ended && !missing.empty()) fail(say::nobody_came(missing, w.what != counter::entry, what(), waited));
+    }
+
+    // --- failing ----------------------------------------------------------------------------------------------
+
+    std::string me() const { return speaker(settings_.name, me_, size()); }
+    [[noreturn]] void fail(failure t) {
+        abort(t);
+        failure_ = t;
+        throw_failure(t, me());
+    }
+    void throw_if_aborted() {
+        if (auto t = shared_.header().aborted.read()) {
+            failure_ = t;
+            throw_failure(*t, me());
+        }
+    }
+    void refuse_if_failed() {
+        if (failure_) throw_failure(say::group_is_dead(*failure_), me());
+        if (shared_.header().aborted.any()) throw_if_aborted();
+    }
+
+    channel_memory shared_;
+    std::uint32_t me_;
+    channel_settings settings_;
+
+  private:
+    Watch* watch_;
+    std::uint64_t done_by_all_ = 0;  // a lower bound of what all ranks are done with
+    std::optional<failure> failure_;
+    int exceptions_at_birth_ = std::uncaught_exceptions();
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/reduce_block.hpp ----------------------------------------------------------------
+
+// The inner loops of reductions: one element of every source, in order, to every destination, in blocks that stay
+// in the first cache.
+
+namespace trireme::detail {
+
+/// Sources are added in order; the result goes to every destination. A destination may be one of the sources.
+struct reduce_job {
+    const std::byte* const* sources = nullptr;
+    std::byte* const* destinations = nullptr;
+    std::uint32_t source_count = 0;
+    std::uint32_t destination_count = 0;
+    std::uint32_t ranks = 1;  ///< what a mean divides by
+    std::size_t count = 0;    ///< elements
+};
+using reduce_function = void (*)(const reduce_job&);
+
+// Loops of a constant number of rounds over restricted pointers: that is what g++ -O2 vectorises.
+inline constexpr std::size_t lane = 64;
+
+template <class R, class T>
+inline void accumulate_lane(accumulator_t<T>* __restrict acc, const T* __restrict x) noexcept {
+    for (std::size_t i = 0; i < lane; ++i) acc[i] = R::combine(acc[i], static_cast<accumulator_t<T>>(x[i]));
+}
+template <class T>
+inline void load_lane(accumulator_t<T>* __restrict acc, const T* __restrict x) noexcept {
+    for (std::size_t i = 0; i < lane; ++i) acc[i] = static_cast<accumulator_t<T>>(x[i]);
+}
+template <class T>
+inline void store_lane(T* __restrict out, const accumulator_t<T>* __restrict acc) noexcept {
+    for (std::size_t i = 0; i < lane; ++i) out[i] = static_cast<T>(acc[i]);
+}
+
+/// Two sources that are also the two destinations: the commonest case, in one pass.
+template <class R, class T>
+inline void pair_lane(T* __restrict a, T* __restrict b, [[maybe_unused]] T scale) noexcept {
+    for (std::size_t i = 0; i < lane; ++i) {
+        T v = R::combine(a[i], b[i]);
+        if constexpr (std::same_as<R, reduce::mean_of>) v = v * scale;
+        a[i] = v;
+        b[i] = v;
+    }
+}
+template <class R, class T>
+void reduce_pair(T* a, T* b, std::size_t n) noexcept {
+    constexpr T scale = std::same_as<R, reduce::mean_of> ? static_cast<T>(0.5) : static_cast<T>(1);
+    std::size_t i = 0;
+    for (; i + lane <= n; i += lane) pair_lane<R>(a + i, b + i, scale);
+    for (; i < n; ++i) {
+        T v = R::combine(a[i], b[i]);
+        if constexpr (std::same_as<R, reduce::mean_of>) v = v * scale;
+        a[i] = v;
+        b[i] = v;
+    }
+}
+
+/// Divides by the number of ranks: by an exact reciprocal where there is one, which rounds in the same way.
+template <class A>
+void divide_block(A* acc, std::size_t n, std::uint32_t ranks) noexcept {
+    const A by = static_cast<A>(ranks);
+    if (std::has_single_bit(ranks)) {
+        const A reciprocal = static_cast<A>(1) / by;
+        for (std::size_t i = 0; i < n; ++i) acc[i] *= reciprocal;
+    } else {
+        for (std::size_t i = 0; i < n; ++i) acc[i] /= by;
+    }
+}
+
+template <class R, class T>
+void reduce_blocks(const reduce_job& job) noexcept {
+    using A = accumulator_t<T>;
+    const auto source = [&](std::uint32_t s) { return reinterpret_cast<const T*>(job.sources[s]); };
+    const auto destination = [&](std::uint32_t d) { return reinterpret_cast<T*>(job.destinations[d]); };
+    if constexpr (std::same_as<A, T>) {
+        if (job.source_count == 2 && job.destination_count == 2 && job.ranks == 2 &&
+            job.sources[0] == job.destinations[0] && job.sources[1] == job.destinations[1]) {
+            reduce_pair<R>(destination(0), destination(1), job.count);
+            return;
+        }
+    }
+    constexpr std::size_t block = 4_KiB / sizeof(A);
+    alignas(cache_line) A acc[block];
+    [[maybe_unused]] alignas(cache_line) T narrow[block];
+    for (std::size_t at = 0; at < job.count; at += block) {
+        const std::size_t n = (std::min)(block, job.count - at);
+        const std::size_t whole = n - n % lane;
+        for (std::uint32_t s = 0; s < job.source_count; ++s) {
+            const T* const x = source(s) + at;
+            if (s == 0) {
+                for (std::size_t i = 0; i < whole; i += lane) load_lane<T>(acc + i, x + i);
+                for (std::size_t i = whole; i < n; ++i) acc[i] = static_cast<A>(x[i]);
+            } else {
+                for (std::size_t i = 0; i < whole; i += lane) accumulate_lane<R, T>(acc + i, x + i);
+                for (std::size_t i = whole; i < n; ++i) acc[i] = R::combine(acc[i], static_cast<A>(x[i]));
+            }
+        }
+        if constexpr (std::same_as<R, reduce::mean_of>) divide_block(acc, n, job.ranks);
+        const std::byte* result = reinterpret_cast<const std::byte*>(acc);
+        if constexpr (!std::same_as<A, T>) {
+            for (std::size_t i = 0; i < whole; i += lane) store_lane<T>(narrow + i, acc + i);
+            for (std::size_t i = whole; i < n; ++i) narrow[i] = static_cast<T>(acc[i]);
+            result = reinterpret_cast<const std::byte*>(narrow);
+        }
+        for (std::uint32_t d = 0; d < job.destination_count; ++d)
+            std::memcpy(destination(d) + at, result, n * sizeof(T));
+    }
+}
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/operation.hpp -------------------------------------------------------------------
+
+// An operation as one rank asks for it, which part of it this rank does, and how it is cut into staged chunks. Pure
+// functions over memory: no waiting, no sharing.
+
+namespace trireme::detail {
+
+/// `count` is elements of `data` (all_reduce, broadcast), of the input (all_gather) or of the output
+/// (reduce_scatter). Where input and output are the same buffer, `in == out`.
+struct request {
+    op_signature signature;
+    std::uint64_t count = 0;
+    const std::byte* in = nullptr;
+    std::size_t in_bytes = 0;
+    std::byte* out = nullptr;
+    reduce_function reduce = nullptr;
+
+    /// Whether rank `r` contributes input.
+    bool gives(std::uint32_t r) const noexcept {
+        return signature.kind != op_kind::barrier && (signature.kind != op_kind::broadcast || signature.root == r);
+    }
+};
+
+struct slice {
+    std::size_t begin = 0, end = 0;
+    constexpr std::size_t count() const noexcept { return end - begin; }
+};
+/// The elements that rank `r` owns: whole cache lines, so that two ranks never write to one line of a buffer.
+constexpr slice slice_of(std::size_t count, std::size_t width, std::uint32_t r, std::uint32_t ranks) noexcept {
+    const std::size_t line = cache_line / width;
+    const std::size_t lines = (count + line - 1) / line;
+    const auto border = [&](std::uint32_t i) { return (std::min)(count, lines * i / ranks * line); };
+    return {border(r), border(r + 1)};
+}
+
+inline void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+    if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+/// Makes this rank's result by reading the inputs of all ranks; writes nothing but `out`.
+inline void pull(const request& q, const std::byte** sources, std::uint32_t me, std::uint32_t ranks) {
+    const std::size_t width = size_of(q.signature.type);
+    const std::size_t bytes = q.count * width;
+    switch (q.signature.kind) {
+        case op_kind::all_reduce:
+            q.reduce({sources, &q.out, ranks, 1, ranks, q.count});
+            break;
+        case op_kind::reduce_scatter:
+            for (std::uint32_t r = 0; r < ranks; ++r) sources[r] += me * bytes;
+            q.reduce({sources, &q.out, ranks, 1, ranks, q.count});
+            break;
+        case op_kind::all_gather:
+            for (std::uint32_t r = 0; r < ranks; ++r) copy(q.out + r * bytes, sources[r], bytes);
+            break;
+        case op_kind::broadcast:
+            if (me != q.signature.root) copy(q.out, sources[q.signature.root], bytes);
+            break;
+        case op_kind::barrier:
+            break;
+    }
+}
+
+/// How an operation on private memory goes through slots of `stage_bytes`: `chunks` times put, work, take.
+///
+/// all_reduce       chunk k is a range of the vector; of it I put what others own, combine what I own, take the
+/// rest reduce_scatter   chunk k is one range of every rank's part: the slot holds one piece for each rank
+/// all_gather       chunk k is a range of the input
+/// broadcast        the same, and only the root puts
+struct staging_plan {
+    std::uint64_t chunks = 0;
+    std::size_t per_chunk = 0;  ///< elements: of a chunk, or of one rank's piece of it (reduce_scatter)
+    std::uint32_t ranks = 1;
+
+    staging_plan() = default;
+    staging_plan(const request& q, std::uint32_t rank_count, std::size_t stage_bytes) : ranks(rank_count) {
+        per_chunk = stage_bytes / size_of(q.signature.type);
+        if (q.signature.kind == op_kind::reduce_scatter) per_chunk = (std::max)(per_chunk / ranks, std::size_t{1});
+        chunks = (q.count + per_chunk - 1) / per_chunk;
+    }
+
+    slice elements(const request& q, std::uint64_t k) const noexcept {
+        return {k * per_chunk, (std::min)(static_cast<std::size_t>(q.count), (k + 1) * per_chunk)};
+    }
+
+    void put(const request& q, std::uint64_t k, std::byte* slot, std::uint32_t me) const noexcept {
+        const std::size_t w = size_of(q.signature.type);
+        const slice c = elements(q, k);
+        switch (q.signature.kind) {
+            case op_kind::all_reduce:
+                for (std::uint32_t r = 0; r < ranks; ++r) {
+                    if (r == me) continue;
+                    const slice s = slice_of(c.count(), w, r, ranks);
+                    copy(slot + s.begin * w, q.in + (c.begin + s.begin) * w, s.count() * w);
+                }
+                break;
+            case op_kind::reduce_scatter:
+                for (std::uint32_t r = 0; r < ranks; ++r)
+                    if (r != me) copy(slot + r * per_chunk * w, q.in + (r * q.count + c.begin) * w, c.count() * w);
+                break;
+            case op_kind::all_gather:
+            case op_kind::broadcast:
+                if (q.gives(me)) copy(slot, q.in + c.begin * w, c.count() * w);
+                break;
+            case op_kind::barrier:
+                break;
+        }
+    }
+
+    /// `slots[r]` is where rank r has put chunk k; `result` is my slot for what others take.
+    void work(const request& q, std::uint64_t k, const std::byte** slots, std::byte* result,
+              std::uint32_t me) const noexcept {
+        const std::size_t w = size_of(q.signature.type);
+        const slice c = elements(q, k);
+        switch (q.signature.kind) {
+            case op_kind::all_reduce: {
+                const slice s = slice_of(c.count(), w, me, ranks);
+                for (std::uint32_t r = 0; r < ranks; ++r)
+                    slots[r] = r == me ? q.in + (c.begin + s.begin) * w : slots[r] + s.begin * w;
+                std::byte* const to[] = {q.out + (c.begin + s.begin) * w, result + s.begin * w};
+                q.reduce({slots, to, ranks, 2, ranks, s.count()});
+                break;
+            }
+            case op_kind::reduce_scatter: {
+                for (std::uint32_t r = 0; r < ranks; ++r)
+                    slots[r] = r == me ? q.in + (me * q.count + c.begin) * w : slots[r] + me * per_chunk * w;
+                std::byte* const to[] = {q.out + c.begin * w};
+                q.reduce({slots, to, ranks, 1, ranks, c.count()});
+                break;
+            }
+            case op_kind::all_gather:
+                for (std::uint32_t r = 0; r < ranks; ++r)
+                    copy(q.out + (r * q.count + c.begin) * w, r == me ? q.in + c.begin * w : slots[r],
+                         c.count() * w);
+                break;
+            case op_kind::broadcast:
+                if (me != q.signature.root) copy(q.out + c.begin * w, slots[q.signature.root], c.count() * w);
+                break;
+            case op_kind::barrier:
+                break;
+        }
+    }
+
+    /// `slots[r]` holds rank r's result of chunk k.
+    void take(const request& q, std::uint64_t k, const std::byte** slots, std::uint32_t me) const noexcept {
+        if (q.signature.kind != op_kind::all_reduce) return;
+        const std::size_t w = size_of(q.signature.type);
+        const slice c = elements(q, k);
+        for (std::uint32_t r = 0; r < ranks; ++r) {
+            if (r == me) continue;
+            const slice s = slice_of(c.count(), w, r, ranks);
+            copy(q.out + (c.begin + s.begin) * w, slots[r] + s.begin * w, s.count() * w);
+        }
+    }
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/channel.hpp ---------------------------------------------------------------------
+
+// The collective engine: one rank's end of a channel (channel_layout.hpp).
+//
+// Operation n goes like this. Every rank publishes its entry n (A). When the entries of all ranks are there, each
+// rank compares them before any data changes, then does its part: it reduces the slice it owns, reading the buffers
+// of all ranks in rank order and writing the result to all of them, and counts itself done (B). The operation is
+// complete when all are done: 2n bytes of memory traffic a rank, the lower bound, and two waits. Payloads that fit
+// in the entries need only (A): every rank sums all of them itself. Memory that peers cannot reach goes through
+// staging slots in chunks (C). All three are steps of one machine that never blocks, so progress can be made from
+// anywhere.
+
+namespace trireme::detail {
+
+/// One rank's end. Not thread-safe: one thread at a time.
+template <watch Watch>
+class channel : public channel_end<Watch> {
+    using end = channel_end<Watch>;
+    using end::all_there;
+    using end::await;
+    using end::done_everywhere;
+    using end::fail;
+    using end::me_;
+    using end::publish;
+    using end::refuse_if_failed;
+    using end::shared_;
+    using typename end::counter;
+    using typename end::need;
+
+  public:
+    using end::size;
+
+    /// `base` is zeroed memory of `layout.total` bytes that all ranks share, and outlives this.
+    channel(std::byte* base, channel_layout layout, std::uint32_t me, channel_settings settings, Watch& watch)
+        : end(channel_memory(base, layout), me, settings, watch),
+          local_(channel_layout::entries),
+          sources_(layout.ranks),
+          destinations_(layout.ranks) {}
+
+    /// Memory that every rank can reach: rank r's block starts at `base + r * stride`. Same order on every rank.
+    void add_segment(std::byte* base, std::size_t stride, std::size_t bytes) {
+        segments_.push_back({base, stride, bytes});
+    }
+
+    /// Publishes an operation and returns its number. Waits only when 64 of them are in flight.
+    std::uint64_t post(const request& r, std::optional<deadline> until = {}) {
+        refuse_if_failed();
+        const std::uint64_t n = posted_;
+        make_room(n, until);
+        operation& o = local_[n % channel_layout::entries];
+        o = operation{};
+        o.ask = r;
+        op_entry& e = shared_.entry(me_, n);
+        e.signature = r.signature.packed();
+        e.count = r.count;
+        e.place = 0;
+        e.payload = 0;
+        if (r.gives(me_) && size() > 1) {
+            if (r.in_bytes > op_entry::inline_bytes) e.place = place_of(r.in, r.in_bytes);
+            // A copy costs more than the second wait of the direct way from about 512 bytes on, but much less than
+            // the staged way, which private memory would have to take.
+            const std::size_t small_enough = e.place != 0 ? 512 : channel_layout::payload_bytes;
+            if (r.in_bytes <= op_entry::inline_bytes || (r.in_bytes <= small_enough && slot_is_free(n))) {
+                e.payload = 1 + static_cast<std::uint32_t>(r.in_bytes);
+                if (r.in_bytes > 0) std::memcpy(shared_.payload(me_, n, r.in_bytes), r.in, r.in_bytes);
+            }
+        }
+        posted_ = n + 1;
+        publish(e.seq, n + 1);  // (A)
+        return n;
+    }
+
+    /// Does what can be done now, without waiting. True when an operation got further.
+    bool progress() {
+        refuse_if_failed();
+        bool any = false;
+        while (step()) any = true;
+        return any;
+    }
+    /// True when operation `n` is over on this rank: its result is there, and nobody touches its memory any more.
+    bool complete(std::uint64_t n) noexcept {
+        if (finished_ <= n) return false;
+        if (size() == 1) return true;
+        if (posted_ - n > channel_layout::entries) return true;  // its entry was reused, so everybody was done
+        return !local_[n % channel_layout::entries].read_by_others || done_everywhere(n + 1);
+    }
+    void wait(std::uint64_t n, std::optional<deadline> until = {}) {
+        static_cast<void>(wait_unless(n, until, [] { return false; }));
+    }
+    /// As wait, but returns false as soon as `stop()`, which another thread makes true and then calls `nudge`.
+    template <class Stop>
+    bool wait_unless(std::uint64_t n, std::optional<deadline> until, Stop stop) {
+        refuse_if_failed();
+        for (;;) {
+            while (step()) {}
+            if (complete(n)) return true;
+            const std::uint64_t oldest = (std::min)(n, finished_);
+            if (!await(what_is_missing(n), until, stop, [&] { return described(oldest); })) return false;
+        }
+    }
+    void run(const request& r, std::optional<deadline> until = {}) { wait(post(r, until), until); }
+
+  private:
+    struct segment {
+        std::byte* base = nullptr;
+        std::size_t stride = 0;
+        std::size_t bytes = 0;
+    };
+    struct operation {
+        request ask;
+        enum class way : std::uint8_t { waiting, inlined, direct, staged } how = way::waiting;
+        bool read_by_others = false;
+        staging_plan staging;
+        std::uint64_t put = 0, worked = 0, taken = 0;  // chunks of this operation
+        std::uint64_t put_base = 0;                    // chunks of the channel before it
+    };
+    // --- posting ----------------------------------------------------------------------------------------------
+
+    void make_room(std::uint64_t n, std::optional<deadline> until) {
+        if (n < channel_layout::entries) return;
+        const std::uint64_t target = n - channel_layout::entries + 1;  // entry n takes the place of n - 64
+        if (size() == 1) {
+            while (step()) {}
+            return;
+        }
+        while (!done_everywhere(target)) {
+            while (step()) {}
+            const std::uint64_t oldest = (std::min)(target - 1, finished_);
+            await(
+                finished_ < target ? what_is_missing(target - 1) : need{counter::done, target}, until,
+                [] { return false; }, [&] { return described(oldest); });
+        }
+    }
+    bool slot_is_free(std::uint64_t n) noexcept {
+        return n < channel_layout::payload_slots || done_everywhere(n - channel_layout::payload_slots + 1);
+    }
+    std::uint64_t place_of(const std::byte* p, std::size_t bytes) const noexcept {
+        for (std::size_t s = segments_.size(); s-- > 0;) {
+            const std::byte* const mine = segments_[s].base + me_ * segments_[s].stride;
+            if (p >= mine && p + bytes <= mine + segments_[s].bytes)
+                return (static_cast<std::uint64_t>(s) + 1) << 48 | static_cast<std::uint64_t>(p - mine);
+        }
+        return 0;
+    }
+    std::byte* at_place(std::uint32_t r, std::uint64_t place) const noexcept {
+        const segment& s = segments_[(place >> 48) - 1];
+        return s.base + r * s.stride + (place & 0xffffffffffffULL);
+    }
+
+    // --- the machine ------------------------------------------------------------------------------------------
+
+    /// One step of the oldest operation that is not finished here. False when it has to wait, or there is none.
+    bool step() {
+        if (finished_ == posted_) return false;
+        operation& o = local_[finished_ % channel_layout::entries];
+        if (size() == 1) {  // whatever the operation, the result is the input
+            copy(o.ask.out, o.ask.in, o.ask.in_bytes);
+            ++finished_;
+            return true;
+        }
+        if (o.how == operation::way::waiting) {
+            if (!all_there({counter::entry, finished_ + 1})) return false;
+            compare_entries();
+            choose_way(o);
+        }
+        switch (o.how) {
+            case operation::way::inlined:
+                run_inlined(o);
+                break;
+            case operation::way::direct:
+                run_direct(o);
+                break;
+            case operation::way::staged:
+                if (!step_staged(o)) return false;
+                if (o.taken < o.staging.chunks) return true;
+                break;
+            case operation::way::waiting:
+                return false;
+        }
+        publish(shared_.counters(me_).done, ++finished_);  // (B)
+        return true;
+    }
+
+    void compare_entries() {
+        const op_entry& mine = shared_.entry(me_, finished_);
+        for (std::uint32_t r = 0; r < size(); ++r) {
+            const op_entry& e = shared_.entry(r, finished_);
+            if (e.signature != mine.signature || e.count != mine.count) refuse_mismatch();
+        }
+    }
+    [[noreturn]] void refuse_mismatch() {
+        const op_entry& first = shared_.entry(0, finished_);
+        std::vector<std::uint32_t> like_first, like_other;
+        const op_entry* other = nullptr;
+        for (std::uint32_t r = 0; r < size(); ++r) {
+            const op_entry& e = shared_.entry(r, finished_);
+            if (e.signature == first.signature && e.count == first.count) {
+                like_first.push_back(r);
+            } else if (other == nullptr || (e.signature == other->signature && e.count == other->count)) {
+                other = &e;
+                like_other.push_back(r);
+            }
+        }
+        fail(say::collectives_differ(
+            finished_, describe(op_signature::unpack(first.signature), first.count), list_ranks(like_first),
+            describe(op_signature::unpack(other->signature), other->count), list_ranks(like_other)));
+    }
+
+    void choose_way(operation& o) {
+        const request& q = o.ask;
+        bool payloads = true, reachable = true;
+        for (std::uint32_t r = 0; r < size(); ++r) {
+            if (!q.gives(r)) continue;
+            const op_entry& e = shared_.entry(r, finished_);
+            payloads = payloads && e.payload != 0;
+            reachable = reachable && e.place != 0;
+        }
+        if (payloads || q.in_bytes == 0) {
+            o.how = operation::way::inlined;
+        } else if (reachable) {
+            o.how = operation::way::direct;
+            o.read_by_others = q.gives(me_);
+        } else {
+            o.how = operation::way::staged;
+            o.staging = staging_plan(q, size(), shared_.layout().stage_bytes);
+            o.put_base = staged_chunks_;
+            staged_chunks_ += o.staging.chunks;
+        }
+    }
+
+    void run_inlined(operation& o) {
+        if (o.ask.in_bytes == 0) return;
+        for (std::uint32_t r = 0; r < size(); ++r) sources_[r] = shared_.payload(r, finished_, o.ask.in_bytes);
+        pull(o.ask, sources_.data(), me_, size());
+    }
+    void run_direct(operation& o) {
+        const request& q = o.ask;
+        for (std::uint32_t r = 0; r < size(); ++r) {
+            const op_entry& e = shared_.entry(r, finished_);
+            sources_[r] = e.place != 0 ? at_place(r, e.place) : nullptr;
+        }
+        if (q.signature.kind != op_kind::all_reduce) {
+            pull(q, sources_.data(), me_, size());
+            return;
+        }
+        const std::size_t width = size_of(q.signature.type);
+        const slice mine = slice_of(q.count, width, me_, size());
+        for (std::uint32_t r = 0; r < size(); ++r) {
+            destinations_[r] = const_cast<std::byte*>(sources_[r]) + mine.begin * width;
+            sources_[r] = destinations_[r];
+        }
+        q.reduce({sources_.data(), destinations_.data(), size(), size(), size(), mine.count()});
+    }
+
+    /// (C) Three sub-steps a chunk, two chunks in flight: put what others need into my slot, combine my part of
+    /// everybody's, take the parts that others combined. A chunk's slots are free again once all have combined it.
+    bool step_staged(operation& o) {
+        bool any = false;
+        const staging_plan& plan = o.staging;
+        rank_counters& mine = shared_.counters(me_);
+        if (o.put < plan.chunks && o.put < o.taken + 2) {
+            plan.put(o.ask, o.put, shared_.stage(me_, o.put & 1), me_);
+            publish(mine.put, o.put_base + ++o.put);
+            any = true;
+        }
+        if (o.worked < o.put && all_there({counter::put, o.put_base + o.worked + 1})) {
+            for (std::uint32_t r = 0; r < size(); ++r) sources_[r] = shared_.stage(r, o.worked & 1);
+            plan.work(o.ask, o.worked, sources_.data(), shared_.stage(me_, 2 + (o.worked & 1)), me_);
+            publish(mine.worked, o.put_base + ++o.worked);
+            any = true;
+        }
+        if (o.taken < o.worked && all_there({counter::worked, o.put_base + o.taken + 1})) {
+            for (std::uint32_t r = 0; r < size(); ++r) sources_[r] = shared_.stage(r, 2 + (o.taken & 1));
+            plan.take(o.ask, o.taken, sources_.data(), me_);
+            ++o.taken;
+            any = true;
+        }
+        return any;
+    }
+
+    // --- waiting ----------------------------------------------------------------------------------------------
+
+    need what_is_missing(std::uint64_t n) const noexcept {
+        if (finished_ > n) return {counter::done, n + 1};
+        const operation& o = local_[finished_ % channel_layout::entries];
+        if (o.how != operation::way::staged) return {counter::entry, finished_ + 1};
+        if (o.taken < o.worked) return {counter::worked, o.put_base + o.taken + 1};
+        return {counter::put, o.put_base + o.worked + 1};
+    }
+
+    /// "all_reduce(sum) of 1000 float (operation 12)"
+    std::string described(std::uint64_t n) const {
+        const request& q = local_[n % channel_layout::entries].ask;
+        return describe(q.signature, q.count) + " (operation " + std::to_string(n) + ")";
+    }
+
+    std::vector<operation> local_;  // the ring of this rank's operations, without what others need to see
+    std::vector<segment> segments_;
+    std::vector<const std::byte*> sources_;  // scratch
+    std::vector<std::byte*> destinations_;   // scratch
+    std::uint64_t posted_ = 0;
+    std::uint64_t finished_ = 0;       // operations that this rank has done its part of
+    std::uint64_t staged_chunks_ = 0;  // chunks of the staged operations so far: the same on every rank
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/world_watch.hpp -----------------------------------------------------------------
+
+// The death watch of a world: a pidfd for every other rank, and the record of what failed first.
+
+namespace trireme::detail {
+
+/// Threads  any; every channel of the world asks this
+class world_watch {
+  public:
+    world_watch(world_arena arena, std::uint32_t me) : arena_(arena), me_(me), peers_(arena.ranks()) {}
+
+    std::optional<failure> cause() const { return arena_.header().first.read(); }
+
+    /// How rank `r` ended, empty while it lives or has not come yet.
+    std::optional<std::string> dead(std::uint32_t r) {
+        if (r == me_) return std::nullopt;
+        const std::scoped_lock hold(lock_);
+        roster_line& line = arena_.rank(r);
+        if (line.ended.load(std::memory_order_acquire) == 0) {
+            peer& p = peers_[r];
+            if (!p.known) {
+                p.pid = line.pid.load(std::memory_order_acquire);
+                if (p.pid == 0) return std::nullopt;
+                p.handle = pidfd::open(p.pid);
+                // The number may have been given to another process between its end and our call.
+                if (p.handle.valid() &&
+                    process_start_time(p.pid) != line.start_time.load(std::memory_order_relaxed) &&
+                    !p.handle.dead())
+                    p.handle = pidfd();
+                p.known = true;
+            }
+            if (p.handle.valid() && !p.handle.dead()) return std::nullopt;
+            // The launcher writes how it ended as soon as it has reaped it, about now.
+            if (arena_.header().launcher != 0)
+                for (int i = 0; i < 100 && line.ended.load(std::memory_order_acquire) == 0; ++i) ::usleep(2000);
+        }
+        return "rank " + std::to_string(r) + " (pid " + std::to_string(line.pid.load(std::memory_order_relaxed)) +
+               ") " + (line.ended.load(std::memory_order_acquire) != 0 ? describe(line.status) : "died");
+    }
+
+    /// The first failure of the job: this one, unless there is one.
+    failure first(failure f) {
+        if (arena_.header().first.write(f)) return f;
+        auto earlier = cause();
+        return earlier ? *std::move(earlier) : std::move(f);
+    }
+
+  private:
+    struct peer {
+        bool known = false;
+        pid_t pid = 0;
+        pidfd handle;
+    };
+    world_arena arena_;
+    std::uint32_t me_;
+    std::mutex lock_;
+    std::vector<peer> peers_;
+};
+static_assert(watch<world_watch>);
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/world_state.hpp -----------------------------------------------------------------
+
+// A world as one process holds it: the arena, its place in it, and the sockets over which descriptors travel.
+
+namespace trireme {
+
+struct world_options {
+    std::chrono::nanoseconds start_timeout = std::chrono::seconds(60);  ///< until every rank has joined
+    std::chrono::nanoseconds timeout = std::chrono::seconds(30);        ///< of a call that names no deadline
+    std::chrono::nanoseconds spin = std::chrono::nanoseconds(-1);  ///< before a wait sleeps; negative: 100 us if
+                                                                   ///< every local rank has a CPU, else none
+};
+
+}  // namespace trireme
+
+namespace trireme::detail {
+
+class world_state {
+  public:
+    /// `links`: on rank 0 one socket for every other rank (index = rank), else one, to rank 0.
+    world_state(environment place, mapping arena, std::vector<private_descriptor> links, world_options o)
+        : world_state(std::move(place), std::move(arena), backing::heap(), std::move(links), o) {}
+    /// A world of one, in memory of its own.
+    explicit world_state(world_options o)
+        : world_state(environment{}, mapping(), backing::heap("world of one", world_layout(1).total), {}, o) {}
+    world_state(const world_state&) = delete;
+    world_state& operator=(const world_state&) = delete;
+
+    const environment& place() const noexcept { return place_; }
+    std::uint32_t rank() const noexcept { return place_.rank; }
+    std::uint32_t size() const noexcept { return place_.size; }
+    const world_options& options() const noexcept { return options_; }
+    /// How long waits spin. Every rank calls it: where ranks are pinned, only all of them together know.
+    std::chrono::nanoseconds settle_spin() {
+        if (options_.spin.count() >= 0) return options_.spin;
+        const affinity_mask mine = affinity_mask::mine();
+        std::vector<affinity_mask> all(size());
+        control_.run({{op_kind::all_gather, dtype::bytes, 0, 0},
+                      sizeof mine,
+                      reinterpret_cast<const std::byte*>(&mine),
+                      sizeof mine,
+                      reinterpret_cast<std::byte*>(all.data()),
+                      nullptr});
+        const auto spin = spin_budget(everybody_has_a_cpu(all));
+        control_.set_spin(spin);
+        return spin;
+    }
+    world_watch& watch() noexcept { return watch_; }
+    channel<world_watch>& control() noexcept { return control_; }
+    const world_arena& arena() const noexcept { return arena_; }
+    std::string me() const { return speaker("world", rank(), size()); }
+
+    /// The descriptor that rank 0 gives, on every rank; rank 0 passes it, the others an empty one.
+    fd share(fd_ref mine, std::optional<deadline> until) {
+        const deadline end = until ? *until : deadline::in(options_.timeout);
+        ++shares_;
+        if (rank() == 0) {
+            const int number = mine.get();
+            for (std::uint32_t r = 1; r < size(); ++r) {
+                if (send_message(links_[r].ref(), std::as_bytes(std::span(&shares_, 1)), std::span(&number, 1),
+                                 end))
+                    continue;
+                fail_link(r, end);
+            }
+            return fd(::fcntl(number, F_DUPFD_CLOEXEC, 0));
+        }
+        for (;;) {
+            std::uint64_t number = 0;
+            std::size_t length = 0;
+            std::vector<fd> got;
+            switch (receive_message(links_[0].ref(), std::as_writable_bytes(std::span(&number, 1)), length, got,
+                                    end.slice(std::chrono::milliseconds(50)))) {
+                case received::message:
+                    if (number == shares_ && got.size() == 1) return std::move(got.front());
+                    throw system_error({"a descriptor of rank 0 did not arrive", me(),
+                                        "see whether the limit of open files is reached (ulimit -n)"},
+                                       EMFILE);
+                case received::closed:
+                    fail_link(0, end);
+                case received::nothing:
+                    if (auto f = watch_.cause()) throw_failure(*f, me());
+                    if (watch_.dead(0) || end.passed()) fail_link(0, end);
+            }
+        }
+    }
+
+    /// What this rank failed of; every other rank's next wait throws it.
+    void fail(const std::string& text) noexcept {
+        watch_.first({errc::remote, "rank " + std::to_string(rank()) + " failed: " + text,
+                      "see the output of rank " + std::to_string(rank()), rank()});
+    }
+
+  private:
+    world_state(environment place, mapping arena, backing::heap heap, std::vector<private_descriptor> links,
+                world_options o)
+        : place_(std::move(place)),
+          options_(o),
+          mapped_(std::move(arena)),
+          heap_(std::move(heap)),
+          links_(std::move(links)),
+          arena_(mapped_.size() != 0 ? mapped_.data() : heap_.data(), place_.size),
+          watch_(arena_, place_.rank),
+          control_(arena_.channel(), arena_.layout().control, place_.rank,
+                   channel_settings{"world", o.timeout,
+                                    o.spin.count() >= 0 ? o.spin : spin_budget(place_.local_size <= usable_cpus())},
+                   watch_) {
+        if (mapped_.size() != 0) mapped_.inherit(false);  // workers that this rank forks have no business here
+        arena_.enter(place_.rank, ::getpid());
+        set_local_ranks(place_.local_size);  // loaders and pools divide the host's CPUs by it
+    }
+    [[noreturn]] void fail_link(std::uint32_t r, deadline end) {
+        // A closed socket is seen a moment before the process behind it is dead.
+        for (int i = 0; i < 50; ++i) {
+            if (auto gone = watch_.dead(r)) {
+                const failure f = watch_.first(say::peer_ended(r, *gone, "the exchange of shared memory", true));
+                throw_failure(f, me());
+            }
+            if (end.passed()) break;
+            ::usleep(2000);
+        }
+        if (end.passed())
+            throw timeout_error(
+                {"rank " + std::to_string(r) + " did not take part in the exchange of shared memory", me(),
+                 "see what that rank is doing (it is alive), or raise the timeout"});
+        throw_failure(watch_.first(say::peer_left({r}, "the exchange of shared memory")), me());
+    }
+
+    environment place_;
+    world_options options_;
+    mapping mapped_;
+    backing::heap heap_;
+    std::vector<private_descriptor> links_;
+    world_arena arena_;
+    world_watch watch_;
+    channel<world_watch> control_;
+    std::uint64_t shares_ = 0;
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/store.hpp ------------------------------------------------------------------------------
+
+// A store for finding each other: small values under names, in files of one folder.
+
+namespace trireme {
+
+/// Key-value store in a folder that every process of the job sees. A value appears as a whole or not at all: it is
+/// written beside and renamed. Values of processes that died stay behind; whoever uses the store tells them apart.
+///
+/// Throws     system_error naming the path
+/// Processes  any number, any order
+class file_store {
+  public:
+    /// Makes the folder (its parent exists) if it is not there; the destructor removes it again if it is empty.
+    explicit file_store(std::string folder) : folder_(std::move(folder)) { make(folder_); }
+    /// The folder for `name` of this user: $TMPDIR/trireme-UID/name. Refuses a folder that others may write to.
+    static file_store of_user(const std::string& name) {
+        const char* tmp = std::getenv("TMPDIR");
+        std::string base =
+            std::string(tmp != nullptr && *tmp != 0 ? tmp : "/tmp") + "/trireme-" + std::to_string(::getuid());
+        make(base);
+        struct stat s {};
+        if (::lstat(base.c_str(), &s) != 0 || !S_ISDIR(s.st_mode) || s.st_uid != ::getuid() ||
+            (s.st_mode & 022) != 0)
+            throw system_error({"the folder " + base + " is not this user's own",
+                                "pid " + std::to_string(::getpid()), "remove it, or set TMPDIR or TRIREME_STORE"},
+                               EPERM);
+        file_store store(base + "/" + name);
+        store.parent_ = std::move(base);
+        return store;
+    }
+    file_store(file_store&& other) noexcept
+        : folder_(std::exchange(other.folder_, {})), parent_(std::exchange(other.parent_, {})) {}
+    file_store& operator=(file_store&&) = delete;
+    ~file_store() {
+        if (!folder_.empty()) ::rmdir(folder_.c_str());  // fails, and should, while somebody's values are in it
+        if (!parent_.empty()) ::rmdir(parent_.c_str());
+    }
+
+    const std::string& folder() const noexcept { return folder_; }
+
+    void set(const std::string& key, const std::string& value) const {
+        make(folder_);  // a peer that was done may have removed it
+        const std::string to = path(key), beside = to + "." + std::to_string(::getpid());
+        {
+            const fd f(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+            if (!f.valid() || ::write(f.get(), value.data(), value.size()) != static_cast<ssize_t>(value.size()))
+                throw trouble(beside, errno);
+        }
+        if (::rename(beside.c_str(), to.c_str()) != 0) throw trouble(to, errno);
+    }
+    std::optional<std::string> get(const std::string& key) const {
+        const fd f(::open(path(key).c_str(), O_RDONLY | O_CLOEXEC));
+        if (!f.valid()) {
+            if (errno == ENOENT) return std::nullopt;
+            throw trouble(path(key), errno);
+        }
+        std::string value(4096, '\0');
+        const ssize_t n = ::read(f.get(), value.data(), value.size());
+        if (n < 0) throw trouble(path(key), errno);
+        value.resize(static_cast<std::size_t>(n));
+        return value;
+    }
+    void erase(const std::string& key) const noexcept { ::unlink(path(key).c_str()); }
+
+  private:
+    std::string path(const std::string& key) const { return folder_ + "/" + key; }
+    static void make(const std::string& folder) {
+        if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw trouble(folder, errno);
+    }
+    static system_error trouble(const std::string& path, int number) {
+        return system_error({"the store cannot use " + path, "pid " + std::to_string(::getpid()),
+                             "point TRIREME_STORE to a folder that every process of the job may write to"},
+                            number);
+    }
+    std::string folder_;
+    std::string parent_;
+};
+
+}  // namespace trireme
+
+// ---- trireme/dist/detail/rendezvous.hpp ------------------------------------------------------------------
+
+// How processes that were started one by one find each other: rank 0 makes the arena, listens on an abstract socket
+// with a random name, and writes that name into a file that the others can guess. Whoever connects proves by the
+// random number that it read the file of this very process, so files left by dead jobs are harmless.
+
+namespace trireme::detail {
+
+struct hello {
+    static constexpr std::uint64_t word = 0x6f6c6c6568697274ULL;
+    std::uint64_t magic = word;
+    std::uint64_t nonce = 0;
+    std::uint64_t layout = 0;
+    std::uint32_t rank = 0;
+    std::uint32_t size = 0;
+};
+struct welcome {
+    std::uint32_t accepted = 0;
+    fixed_text<400> refusal;
+};
+
+namespace say {
+inline message ranks_missing(const environment& e, const std::vector<std::uint32_t>& missing,
+                             std::chrono::nanoseconds waited) {
+    return {std::to_string(e.size - missing.size()) + " of " + std::to_string(e.size) + " ranks joined within " +
+                seconds(waited) + ": " + list_ranks(missing) + (missing.size() == 1 ? " is" : " are") + " missing",
+            speaker("world", e.rank, e.size) + ", meeting at " + e.meeting(),
+            "start the missing ranks with the same " +
+                std::string(e.store.empty() ? "MASTER_ADDR and MASTER_PORT" : "TRIREME_STORE") +
+                " on this host, or raise world_options::start_timeout"};
+}
+inline message nobody_listens(const environment& e, bool stale, std::chrono::nanoseconds waited) {
+    return {
+        "rank 0 was not there within " + seconds(waited) + (stale ? " (only traces of a job that is gone)" : ""),
+        speaker("world", e.rank, e.size) + ", meeting at " + e.meeting(),
+        "start rank 0 with the same " +
+            std::string(e.store.empty() ? "MASTER_ADDR and MASTER_PORT" : "TRIREME_STORE") +
+            " on this host, or raise world_options::start_timeout"};
+}
+inline std::string rank_taken(std::uint32_t r) {
+    return "two processes say that they are rank " + std::to_string(r) + " (RANK=" + std::to_string(r) + ")";
+}
+inline std::string sizes_differ(std::uint32_t theirs, std::uint32_t ours) {
+    return "WORLD_SIZE=" + std::to_string(theirs) + ", but rank 0 has WORLD_SIZE=" + std::to_string(ours);
+}
+inline message refused(const environment& e, std::string_view why) {
+    return {"rank 0 refused this process: " + std::string(why),
+            speaker("world", e.rank, e.size) + ", meeting at " + e.meeting(),
+            "give every process of the job its own RANK, the same WORLD_SIZE and the same build of the program"};
+}
+}  // namespace say
+
+inline std::uint64_t random_number() noexcept {
+    std::uint64_t n = 0;
+    if (::getrandom(&n, sizeof n, 0) != static_cast<ssize_t>(sizeof n))
+        n = mix64(static_cast<std::uint64_t>(::getpid()) + (now_ns() << 20));
+    return n;
+}
+inline std::string socket_name(std::uint64_t nonce) {
+    char text[48];
+    std::snprintf(text, sizeof text, "trireme-%016llx", static_cast<unsigned long long>(nonce));
+    return text;
+}
+inline std::string to_text(std::uint64_t nonce) {
+    char text[24];
+    std::snprintf(text, sizeof text, "%016llx\n", static_cast<unsigned long long>(nonce));
+    return text;
+}
+inline std::uint64_t from_text(const std::string& s) noexcept {
+    unsigned long long n = 0;
+    return s.size() == 17 && std::sscanf(s.c_str(), "%16llx", &n) == 1 ? n : 0;
+}
+
+/// Connects to whoever wrote `nonce` and says who we are; empty when nobody is there any more.
+inline fd introduce(std::uint64_t nonce, const environment& e) {
+    fd s = connect_abstract(socket_name(nonce));
+    hello h;
+    h.nonce = nonce;
+    h.layout = world_layout(e.size).hash();
+    h.rank = e.rank;
+    h.size = e.size;
+    if (s.valid() && !send_message(s.ref(), std::as_bytes(std::span(&h, 1)), deadline::in(std::chrono::seconds(1))))
+        s.reset();
+    return s;
+}
+
+inline std::shared_ptr<world_state> meet_as_root(const environment& e, file_store& store, const world_options& o) {
+    const auto start = deadline::clock::now();
+    const deadline end = deadline::in(o.start_timeout);
+    memfd file("trireme world", world_layout(e.size).total);
+    mapping arena(file);
+    world_arena(arena.data(), e.size).initialise(0);
+    const std::uint64_t nonce = random_number();
+    fd listener = listen_abstract(socket_name(nonce));
+
+    // Another rank 0 at the same place: alive, it answers that we are one too many; dead, its entry gives way.
+    if (const auto before = store.get("rank0")) {
+        const fd other = introduce(from_text(*before), e);
+        welcome w;
+        std::size_t n = 0;
+        if (other.valid() &&
+            receive_message(other.ref(), std::as_writable_bytes(std::span(&w, 1)), n, end) == received::message)
+            throw usage_error(say::refused(e, w.refusal.view()));
+    }
+    store.set("rank0", to_text(nonce));
+
+    std::vector<private_descriptor> links(e.size);
+    std::uint32_t joined = 1;
+    while (joined < e.size) {
+        fd s = accept_connection(listener.ref(), end.slice(std::chrono::milliseconds(100)));
+        if (!s.valid()) {
+            if (store.get("rank0").value_or("") != to_text(nonce)) {
+                const auto other = store.get("rank0");
+                const bool alive = other && connect_abstract(socket_name(from_text(*other))).valid();
+                if (alive) throw usage_error(say::refused(e, say::rank_taken(0)));
+                store.set("rank0", to_text(nonce));  // somebody tidied up
+            }
+            if (!end.passed()) continue;
+            store.erase("rank0");
+            std::vector<std::uint32_t> missing;
+            for (std::uint32_t r = 1; r < e.size; ++r)
+                if (!links[r].valid()) missing.push_back(r);
+            throw timeout_error(say::ranks_missing(e, missing, deadline::clock::now() - start));
+        }
+        hello h;
+        std::size_t n = 0;
+        if (receive_message(s.ref(), std::as_writable_bytes(std::span(&h, 1)), n,
+                            end.slice(std::chrono::seconds(1))) != received::message ||
+            n != sizeof h || h.magic != hello::word || h.nonce != nonce)
+            continue;  // not one of us
+        welcome w;
+        std::string refusal;
+        if (h.size != e.size)
+            refusal = say::sizes_differ(h.size, e.size);
+        else if (h.layout != world_layout(e.size).hash())
+            refusal = "it was built with another version of the library";
+        else if (h.rank >= e.size || h.rank == 0 || links[h.rank].valid())
+            refusal = say::rank_taken(h.rank);
+        w.accepted = refusal.empty() ? 1 : 0;
+        w.refusal.assign(refusal);
+        const int number = file.descriptor().get();
+        const bool sent = send_message(s.ref(), std::as_bytes(std::span(&w, 1)),
+                                       std::span(&number, refusal.empty() ? 1U : 0U), end);
+        if (!sent || !refusal.empty()) continue;
+        links[h.rank] = private_descriptor(std::move(s));
+        ++joined;
+    }
+    store.erase("rank0");
+    return std::make_shared<world_state>(e, std::move(arena), std::move(links), o);
+}
+
+inline std::shared_ptr<world_state> meet_as_guest(const environment& e, file_store& store, const world_options& o) {
+    const auto start = deadline::clock::now();
+    const deadline end = deadline::in(o.start_timeout);
+    bool stale = false;
+    for (;;) {
+        const auto entry = store.get("rank0");
+        fd s = entry ? introduce(from_text(*entry), e) : fd();
+        if (s.valid()) {
+            welcome w;
+            std::size_t n = 0;
+            std::vector<fd> files;
+            if (receive_message(s.ref(), std::as_writable_bytes(std::span(&w, 1)), n, files, end) ==
+                received::message) {
+                if (w.accepted == 0) throw usage_error(say::refused(e, w.refusal.view()));
+                if (files.size() == 1) {
+                    memfd file(std::move(files.front()));
+                    mapping arena(file);
+                    std::vector<private_descriptor> links;
+                    links.emplace_back(std::move(s));
+                    return std::make_shared<world_state>(e, std::move(arena), std::move(links), o);
+                }
+            }
+        }
+        stale = entry.has_value();
+        if (end.passed()) throw timeout_error(say::nobody_listens(e, stale, deadline::clock::now() - start));
+        ::usleep(5000);
+    }
+}
+
+/// Blocks until every rank has joined.
+inline std::shared_ptr<world_state> meet(const environment& e, const world_options& o) {
+    if (e.size == 1) return std::make_shared<world_state>(o);
+    const deadline end = deadline::in(o.start_timeout);
+    file_store store =
+        e.store.empty() ? file_store::of_user("port-" + std::to_string(e.port)) : file_store(e.store);
+    auto state = e.rank == 0 ? meet_as_root(e, store, o) : meet_as_guest(e, store, o);
+    state->control().run({}, end);  // nobody goes on before all are there
+    return state;
+}
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/contiguous.hpp ------------------------------------------------------------------
+
+// How the collectives take their data, and what they say when its size cannot be right.
+
+namespace trireme::detail {
+
+/// Anything contiguous: a vector, an array, a span.
+template <class C>
+concept contiguous = requires(C& c) {
+    std::span(c);
+};
+template <contiguous C>
+using element_of = typename decltype(std::span(std::declval<C&>()))::value_type;
+
+inline message sizes_do_not_fit(const char* operation, std::size_t in, std::size_t out, std::uint32_t ranks,
+                                std::string who) {
+    return {std::string(operation) + " of " + std::to_string(in) + " elements into " + std::to_string(out) +
+                " over " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks"),
+            std::move(who),
+            std::string(operation) == "all_gather" ? "make the output as long as the inputs of all ranks together"
+                                                   : "make the input as long as the outputs of all ranks together"};
+}
+inline message no_such_root(const char* operation, std::uint32_t root, std::uint32_t ranks, std::string who) {
+    return {
+        std::string(operation) + " from rank " + std::to_string(root) + " in a group of " + std::to_string(ranks),
+        std::move(who), "name a rank from 0 to " + std::to_string(ranks - 1)};
+}
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/host_transport.hpp --------------------------------------------------------------
+
+// What the transports between ranks of one host have in common: the user's calls, turned into requests of a
+// channel. They differ in the fabric, which knows where shared memory comes from and who watches over the ranks.
+
+namespace trireme {
+
+struct transport_options {
+    std::chrono::nanoseconds timeout = std::chrono::seconds(30);  ///< of a collective that names no deadline
+    std::optional<std::chrono::nanoseconds> spin =
+        {};  ///< before a wait sleeps; default: 100 us if every rank has a CPU
+};
+
+}  // namespace trireme
+
+namespace trireme::detail {
+
+/// Any trivially copyable type moves as what it is, or as bytes.
+template <class T>
+constexpr std::size_t units(std::size_t elements) noexcept {
+    return dtype_of<T> == dtype::bytes ? elements * sizeof(T) : elements;
+}
+
+/// An operation under way on a channel. Refers to the transport, which must outlive it.
+template <class Watch>
+class pending {
+  public:
+    pending(channel<Watch>& c, std::uint64_t n) noexcept : channel_(&c), number_(n) {}
+
+    /// Makes progress, never waits. Throws like the operation.
+    bool done() {
+        if (channel_->complete(number_)) return true;
+        channel_->progress();
+        return channel_->complete(number_);
+    }
+    void wait(std::optional<deadline> until = {}) { channel_->wait(number_, until); }
+    void wait(deadline until) { channel_->wait(number_, until); }
+    /// As wait, but false as soon as `stop()`; whoever makes that true then calls `nudge` of the collectives.
+    template <class Stop>
+    bool wait_unless(std::optional<deadline> until, Stop stop) {
+        return channel_->wait_unless(number_, until, stop);
+    }
+
+  private:
+    channel<Watch>* channel_;
+    std::uint64_t number_;
+};
+
+/// The collectives, on one channel of its own. Moves, does not copy; one thread at a time.
+template <class Fabric>
+class host_collectives {
+  public:
+    using watch_type = typename Fabric::watch_type;
+    using completion_type = pending<watch_type>;
+
+    host_collectives(std::shared_ptr<Fabric> fabric, channel_settings settings, channel_options options)
+        : fabric_(std::move(fabric)) {
+        const channel_layout layout(fabric_->size(), options);
+        std::byte* const base = fabric_->share(layout.total, 0, settings.name);
+        channel_ = std::make_unique<channel<watch_type>>(base, layout, fabric_->rank(), settings, fabric_->watch());
+        for (const auto& s : fabric_->segments()) channel_->add_segment(s.base, s.stride, s.bytes);
+    }
+
+    std::uint32_t rank() const noexcept { return fabric_->rank(); }
+    std::uint32_t size() const noexcept { return fabric_->size(); }
+
+    /// `data` of every rank becomes the reduction of all of them, in rank order. Same size on every rank.
+    template <contiguous Data, class R>
+    void all_reduce(Data&& data, R how, std::optional<deadline> until = {}) {
+        channel_->run(all_reduce_request(std::span(data), how), until);
+    }
+    /// The same, started: `data` belongs to the operation until the completion is done.
+    template <contiguous Data, class R>
+    [[nodiscard]] completion_type start_all_reduce(Data&& data, R how) {
+        return {*channel_, channel_->post(all_reduce_request(std::span(data), how))};
+    }
+    /// `data` of every rank becomes what it is on `root`.
+    template <contiguous Data>
+    void broadcast(Data&& data, trireme::rank root = trireme::rank{0}, std::optional<deadline> until = {}) {
+        using T = element_of<Data>;
+        static_assert(movable_bytes<T>,
+                      "trireme: only trivially copyable values that are no pointers move between ranks");
+        if (root.value >= size()) throw usage_error(no_such_root("broadcast", root.value, size(), me()));
+        const auto bytes = std::as_writable_bytes(std::span(data));
+        channel_->run({{op_kind::broadcast, dtype_of<T>, 0, root.value},
+                       units<T>(std::span(data).size()),
+                       bytes.data(),
+                       bytes.size(),
+                       bytes.data(),
+                       nullptr},
+                      until);
+    }
+    /// `out` becomes the `in` of rank 0, rank 1, ...; out.size() == in.size() * size(). `in` may be this rank's
+    /// part of `out`.
+    template <contiguous In, contiguous Out>
+    void all_gather(In&& input, Out&& output, std::optional<deadline> until = {}) {
+        using T = element_of<In>;
+        static_assert(movable_bytes<T>,
+                      "trireme: only trivially copyable values that are no pointers move between ranks");
+        const std::span<const T> in(input);
+        const std::span<T> out(output);
+        if (out.size() != in.size() * size())
+            throw usage_error(sizes_do_not_fit("all_gather", in.size(), out.size(), size(), me()));
+        const auto bytes = std::as_bytes(in);
+        channel_->run({{op_kind::all_gather, dtype_of<T>, 0, 0},
+                       units<T>(in.size()),
+                       bytes.data(),
+                       bytes.size(),
+                       std::as_writable_bytes(out).data(),
+                       nullptr},
+                      until);
+    }
+    /// `out` becomes this rank's part of the reduction of all `in`; in.size() == out.size() * size(). `out` may be
+    /// this rank's part of `in`.
+    template <contiguous In, contiguous Out, class R>
+    void reduce_scatter(In&& input, Out&& output, R, std::optional<deadline> until = {}) {
+        using T = element_of<In>;
+        const std::span<const T> in(input);
+        const std::span<T> out(output);
+        static_assert(explain::reduction<T, R>());
+        if (in.size() != out.size() * size())
+            throw usage_error(sizes_do_not_fit("reduce_scatter", in.size(), out.size(), size(), me()));
+        const auto bytes = std::as_bytes(in);
+        channel_->run({{op_kind::reduce_scatter, dtype_of<T>, R::id, 0},
+                       out.size(),
+                       bytes.data(),
+                       bytes.size(),
+                       std::as_writable_bytes(out).data(),
+                       &reduce_blocks<R, T>},
+                      until);
+    }
+    /// Returns when every rank has called it.
+    void barrier(std::optional<deadline> until = {}) { channel_->run({}, until); }
+
+    /// Does what can be done for started operations without waiting. True when something got further.
+    bool progress() { return channel_->progress(); }
+    /// Ends the group for every rank: their calls throw remote_error with `reason`.
+    void abort(const std::string& reason) noexcept {
+        channel_->abort({errc::remote, "rank " + std::to_string(rank()) + " gave up: " + reason, "see that rank"});
+    }
+    /// Empty while the group works, else why it does not.
+    std::optional<std::string> health() {
+        auto t = channel_->health();
+        return t ? std::optional<std::string>(std::move(t->what)) : std::nullopt;
+    }
+    /// Of a call that names no deadline.
+    std::chrono::nanoseconds timeout() const noexcept { return channel_->settings().timeout; }
+    void set_timeout(std::chrono::nanoseconds t) noexcept { channel_->set_timeout(t); }
+    /// How long a wait spins before it sleeps.
+    void set_spin(std::chrono::nanoseconds t) noexcept { channel_->set_spin(t); }
+    /// Makes a `wait_unless` in another thread look at its stop condition.
+    void nudge() noexcept { channel_->nudge(); }
+
+  protected:
+    template <class T, std::size_t Extent, class R>
+    static request all_reduce_request(std::span<T, Extent> data, R) {
+        static_assert(explain::reduction<T, R>());
+        const auto bytes = std::as_writable_bytes(data);
+        return {{op_kind::all_reduce, dtype_of<T>, R::id, 0},
+                data.size(),
+                bytes.data(),
+                bytes.size(),
+                bytes.data(),
+                &reduce_blocks<R, T>};
+    }
+    std::string me() const { return speaker(channel_->settings().name, rank(), size()); }
+
+    std::shared_ptr<Fabric> fabric_;
+    std::unique_ptr<channel<watch_type>> channel_;
+};
+
+struct shared_segment {
+    std::byte* base = nullptr;
+    std::size_t stride = 0;
+    std::size_t bytes = 0;
+};
+
+/// Blocks of different ranks lie this much off a multiple of the page size. Ranks read the same offset of all
+/// blocks at once, and addresses that agree in their lower 12 bits disturb each other in the first cache and in the
+/// detection of store-to-load conflicts: an all-reduce of 1 MiB took 92 us without this and 16 us with it (2 ranks,
+/// Zen 4). An odd multiple of 256, so 16 ranks all differ.
+inline constexpr std::size_t block_skew = 1280;
+
+template <class Fabric>
+class host_transport : public host_collectives<Fabric> {
+    using base = host_collectives<Fabric>;
+
+  public:
+    using channel_type = host_collectives<Fabric>;
+    /// Same inputs, same bits: on all ranks, for every size and timing, from run to run.
+    static constexpr bool reproducible = true;
+    /// The processor reads and writes the memory of this transport.
+    static constexpr bool host_memory = true;
+
+    using base::base;
+
+    /// `n` zeroed elements that the collectives reach without copying. Every rank calls it with the same `n`.
+    /// Memory  256-byte-aligned; belongs to the transport and is freed with it
+    template <movable_bytes T>
+    [[nodiscard]] std::span<T> allocate(std::size_t n) {
+        const std::size_t bytes = n * sizeof(T);
+        const std::size_t stride = align_up(bytes, page_bytes) + block_skew;
+        std::byte* const first = this->fabric_->share(stride * this->size(), stride, "memory");
+        this->fabric_->segments().push_back({first, stride, bytes});
+        this->channel_->add_segment(first, stride, bytes);
+        return {reinterpret_cast<T*>(first + this->rank() * stride), n};
+    }
+    /// A sequence of collectives of its own: ranks may begin operations on it and on the transport in any order,
+    /// and from different threads. Every rank calls it. It reaches the memory allocated before it was made.
+    ///
+    /// A call that waits makes progress on its own sequence only: with one thread for both, ranks wait in one
+    /// order.
+    [[nodiscard]] channel_type channel(const char* name = "channel") {
+        auto settings = this->channel_->settings();
+        settings.name = name;
+        return channel_type(this->fabric_, settings, channel_options{});
+    }
+};
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/world.hpp ------------------------------------------------------------------------------
+
+// A world: the processes that train together, as one of them sees it. Small sums, barriers, agreement on plans, and
+// the death watch that makes every wait end.
+
+namespace trireme {
+
+namespace detail::say {
+inline message disagreement(std::string_view name, const std::vector<std::uint32_t>& first,
+                            const std::vector<std::uint32_t>& others, std::string where) {
+    return {"the ranks disagree about the " + std::string(name) + ": " + list_ranks(others) +
+                (others.size() == 1 ? " has" : " have") + " another one than " + list_ranks(first),
+            std::move(where),
+            "let every rank build it from the same data, options and seed, with the same program"};
+}
+inline message already_launched(std::uint32_t rank, std::uint32_t size) {
+    return {"this process is rank " + std::to_string(rank) + " of " + std::to_string(size) +
+                " already: launch has made its world",
+            "pid " + std::to_string(::getpid()), "use the world that launch passes to the function"};
+}
+}  // namespace detail::say
+
+/// This process's view of the job.
+///
+/// Blocks     the constructor until every rank has joined, at most start_timeout (60 s)
+/// Throws     usage_error naming the variable (environment.hpp), timeout_error naming the missing ranks; the
+///            collective calls throw peer_error (a rank died: who, and how), remote_error (a rank failed: its
+///            text), timeout_error (who did not come), mismatch_error (the ranks called different things)
+/// Threads    one at a time
+/// Processes  of one host. Transports made from a world keep it alive
+class world {
+  public:
+    /// What the launcher says (RANK, WORLD_SIZE, ...); alone when no launcher speaks.
+    explicit world(world_options options = {}) : state_(find(options)) {}
+    explicit world(std::shared_ptr<detail::world_state> state) noexcept : state_(std::move(state)) {}
+
+    std::uint32_t rank() const noexcept { return state_->rank(); }
+    std::uint32_t size() const noexcept { return state_->size(); }
+    std::uint32_t local_rank() const noexcept { return state_->place().local_rank; }
+    std::uint32_t local_size() const noexcept { return state_->place().local_size; }
+    /// This rank's share of the data of the job, and of the resources of the host.
+    trireme::shard shard() const noexcept { return {rank(), size()}; }
+    trireme::shard local_shard() const noexcept { return {local_rank(), local_size()}; }
+
+    /// Returns when every rank has called it.
+    void barrier(std::optional<deadline> until = {}) { state_->control().run({}, until); }
+    /// The sum of one number of every rank, on every rank.
+    template <element T>
+    [[nodiscard]] T sum(T mine, std::optional<deadline> until = {}) {
+        return reduced(mine, reduce::sum, until);
+    }
+    template <element T>
+    [[nodiscard]] T largest(T mine, std::optional<deadline> until = {}) {
+        return reduced(mine, reduce::maximum, until);
+    }
+    template <element T>
+    [[nodiscard]] T smallest(T mine, std::optional<deadline> until = {}) {
+        return reduced(mine, reduce::minimum, until);
+    }
+    /// The value of `root`, on every rank.
+    template <movable_bytes T>
+    [[nodiscard]] T broadcast(T value, trireme::rank root = trireme::rank{0}, std::optional<deadline> until = {}) {
+        auto* const p = reinterpret_cast<std::byte*>(&value);
+        state_->control().run(
+            {{detail::op_kind::broadcast, dtype::bytes, 0, root.value}, sizeof(T), p, sizeof(T), p, nullptr},
+            until);
+        return value;
+    }
+    /// The values of rank 0, 1, ...
+    template <movable_bytes T>
+    [[nodiscard]] std::vector<T> gather(const T& mine, std::optional<deadline> until = {}) {
+        std::vector<T> all(size());
+        state_->control().run({{detail::op_kind::all_gather, dtype::bytes, 0, 0},
+                               sizeof(T),
+                               reinterpret_cast<const std::byte*>(&mine),
+                               sizeof(T),
+                               reinterpret_cast<std::byte*>(all.data()),
+                               nullptr},
+                              until);
+        return all;
+    }
+    /// Throws mismatch_error on every rank, naming the ranks, unless all of them pass the same hash.
+    void agree(std::string_view name, std::uint64_t hash, std::optional<deadline> until = {}) {
+        const auto all = gather(hash, until);
+        std::vector<std::uint32_t> first, others;
+        for (std::uint32_t r = 0; r < size(); ++r) (all[r] == all[0] ? first : others).push_back(r);
+        if (!others.empty()) throw mismatch_error(detail::say::disagreement(name, first, others, state_->me()));
+    }
+    /// A descriptor of rank 0, on every rank. Rank 0 passes it; what the others pass is not looked at.
+    [[nodiscard]] fd share_fd(fd_ref of_rank_0, std::optional<deadline> until = {}) {
+        return state_->share(of_rank_0, until);
+    }
+    /// Tells the job that this rank has failed: waits of the other ranks throw remote_error with `text`. The first
+    /// failure of a job is the one that is told.
+    void fail(const std::string& text) noexcept { state_->fail(text); }
+
+    const std::shared_ptr<detail::world_state>& state() const noexcept { return state_; }
+
+  private:
+    static std::shared_ptr<detail::world_state> find(const world_options& o) {
+        if (const auto& place = detail::launched_as())
+            throw usage_error(detail::say::already_launched(place->rank, place->size));
+        const auto e = read_environment();
+        return e ? detail::meet(*e, o) : std::make_shared<detail::world_state>(o);
+    }
+    template <class T, class R>
+    T reduced(T mine, R, std::optional<deadline> until) {
+        auto* const p = reinterpret_cast<std::byte*>(&mine);
+        state_->control().run({{detail::op_kind::all_reduce, dtype_of<T>, R::id, 0},
+                               1,
+                               p,
+                               sizeof(T),
+                               p,
+                               &detail::reduce_blocks<R, T>},
+                              until);
+        return mine;
+    }
+    std::shared_ptr<detail::world_state> state_;
+};
+
+}  // namespace trireme
+
+// ---- trireme/dist/launch.hpp -----------------------------------------------------------------------------
+
+// launch(n, fn): one program, any launcher. Starts n ranks on this host, or joins the job that somebody else
+// started, and runs fn in each.
+
+namespace trireme {
+
+namespace detail {
+
+/// Whether `e` is how this rank heard of the failure of another one.
+inline bool is_news(const error* e, const world_state& w) {
+    const bool sounds_like_it = e != nullptr && (e->kind() == errc::peer || e->kind() == errc::remote);
+    if (e != nullptr && !sounds_like_it) return false;
+    auto first = w.arena().header().first.read();
+    // A rank that gave up a group tells the job a moment later.
+    for (int i = 0; i < 150 && !first && sounds_like_it && w.size() > 1; ++i) {
+        ::usleep(2000);
+        first = w.arena().header().first.read();
+    }
+    return first && first->about != w.rank();
+}
+
+/// Runs the user's function as one rank. Whatever escapes from it is printed and told to the other ranks.
+/// Returns the exit status: what fn returned; 75 after another rank's failure; 1 after an own one
+template <class Fn>
+int run_rank(const std::shared_ptr<world_state>& state, Fn& fn) {
+    const auto failed = [&](const error* e, const char* text) {
+        if (e != nullptr)
+            std::fprintf(stderr, "%s\n", text);
+        else
+            std::fprintf(stderr, "trireme: rank %u of %u failed: %s\n", state->rank(), state->size(), text);
+        if (is_news(e, *state)) return survivor_status;
+        state->fail(e != nullptr ? e->parts().what : text);
+        return 1;
+    };
+    try {
+        world w(state);
+        if constexpr (std::same_as<std::invoke_result_t<Fn&, world&>, void>) {
+            fn(w);
+            return 0;
+        } else {
+            return fn(w);
+        }
+    } catch (const error& e) { return failed(&e, e.what()); } catch (const std::exception& e) {
+        return failed(nullptr, e.what());
+    } catch (...) { return failed(nullptr, "an exception that is not a std::exception"); }
+}
+
+}  // namespace detail
+
+/// Runs `fn(world&)`, which returns void or an exit status, in `n` ranks that this call starts; or, when a launcher
+/// has set RANK or WORLD_SIZE, in this process as the rank that it is.
+///
+/// Returns    0 if every rank did. Else the status of the rank that failed first, or 128 + signal (137 for
+/// SIGKILL),
+///            after a line on standard error for each rank that failed, that one first. An exception in fn is
+///            printed by its rank, told to the other ranks (remote_error) and gives 1; a rank that ends because
+///            another one failed has status 75. `return trireme::launch(...)` from main is right
+/// Blocks     until every rank has ended. After the first failure survivors have 1 s to speak, get SIGTERM, and
+/// after
+///            3 s SIGKILL
+/// Throws     usage_error: no ranks, or this process has threads of others and must not fork; system_error
+/// Threads    call it before other threads are started
+/// Processes  ranks are forked, and killed when the calling process dies. OMP_NUM_THREADS is set in them to
+///            CPUs / ranks, at least 1, when it is not set and n > 1
+template <class Fn>
+requires std::invocable<Fn&, world&>
+int launch(ranks n, Fn fn, launch_options options = {}, world_options world_opts = {}) {
+    if (!detail::launched_as() && read_environment()) {
+        std::shared_ptr<detail::world_state> state;
+        try {
+            state = detail::meet(*read_environment(), world_opts);
+        } catch (const error& e) {
+            std::fprintf(stderr, "%s\n", e.what());
+            return 1;
+        }
+        return detail::run_rank(state, fn);
+    }
+    if (n.value == 0 || n.value > detail::most_ranks)
+        throw usage_error({"launch of " + std::to_string(n.value) + " ranks", "pid " + std::to_string(::getpid()),
+                           "trireme::launch(ranks{n}, fn) with n from 1 to " + std::to_string(detail::most_ranks)});
+
+    const detail::world_layout layout(n.value);
+    mapping view(memfd("trireme world", layout.total));
+    const detail::world_arena arena(view.data(), n.value);
+    arena.initialise(::getpid());
+    std::vector<std::pair<fd, fd>> pairs(n.value);  // of rank 0 with each other rank
+    for (std::uint32_t r = 1; r < n.value; ++r) pairs[r] = socket_pair();
+    const std::uint32_t cpus = detail::usable_cpus();
+    const std::string threads = std::to_string((std::max)(1U, cpus / n.value));
+    const bool set_threads = n.value > 1 && std::getenv("OMP_NUM_THREADS") == nullptr;
+    if (set_threads)
+        stderr_observer{}({severity::note, "launch",
+                           detail::say::threads_per_rank((std::max)(1U, cpus / n.value), n.value, cpus)});
+
+    detail::launcher waiter(arena, options);
+    const deadline start = deadline::in(world_opts.start_timeout);
+    for (std::uint32_t r = 0; r < n.value; ++r) {
+        const auto rank_main = [&] {
+            environment place;
+            place.rank = place.local_rank = r;
+            place.size = place.local_size = n.value;
+            detail::launched_as() = place;
+            if (set_threads) ::setenv("OMP_NUM_THREADS", threads.c_str(), 1);
+            std::vector<private_descriptor> links(r == 0 ? n.value : 1);
+            for (std::uint32_t q = 1; q < n.value; ++q) {
+                if (r == 0) links[q] = private_descriptor(std::move(pairs[q].first));
+                if (r == q) links[0] = private_descriptor(std::move(pairs[q].second));
+            }
+            pairs.clear();  // a socket ends when its last copy is closed
+            const auto state =
+                std::make_shared<detail::world_state>(place, std::move(view), std::move(links), world_opts);
+            return detail::run_rank(state, fn);
+        };
+        waiter.add(fork_child("launch", rank_main, start));
+    }
+    pairs.clear();
+    return waiter.wait();
+}
+
+}  // namespace trireme
+
+// ---- trireme/dist/self.hpp -------------------------------------------------------------------------------
+
+// The transport of a group of one: every operation returns its input. No memory is shared, nothing waits, nothing
+// costs; a program that is written for many ranks runs alone on it. It is also what a transport looks like at its
+// simplest.
+
+namespace trireme {
+
+namespace detail {
+
+/// The collectives of one rank.
+class collectives_of_one {
+  public:
+    std::uint32_t rank() const noexcept { return 0; }
+    std::uint32_t size() const noexcept { return 1; }
+
+    /// The sum, product, minimum, maximum or mean of one value is that value.
+    template <contiguous Data, class R>
+    void all_reduce(Data&& data, R, std::optional<deadline> = {}) {
+        static_assert(explain::reduction<element_of<Data>, R>());
+        static_cast<void>(data);
+        refuse_if_aborted();
+    }
+    template <contiguous Data, class R>
+    [[nodiscard]] completed start_all_reduce(Data&& data, R how) {
+        all_reduce(data, how);
+        return {};
+    }
+    template <contiguous Data>
+    void broadcast(Data&&, trireme::rank root = trireme::rank{0}, std::optional<deadline> = {}) {
+        static_assert(movable_bytes<element_of<Data>>,
+                      "trireme: only trivially copyable values move between ranks");
+        refuse_if_aborted();
+        if (root.value != 0) throw usage_error(no_such_root("broadcast", root.value, 1, "self"));
+    }
+    template <contiguous In, contiguous Out>
+    void all_gather(In&& in, Out&& out, std::optional<deadline> = {}) {
+        copy_same_size("all_gather", std::span<const element_of<In>>(in), std::span<element_of<In>>(out));
+    }
+    template <contiguous In, contiguous Out, class R>
+    void reduce_scatter(In&& in, Out&& out, R, std::optional<deadline> = {}) {
+        static_assert(explain::reduction<element_of<In>, R>());
+        copy_same_size("reduce_scatter", std::span<const element_of<In>>(in), std::span<element_of<In>>(out));
+    }
+    void barrier(std::optional<deadline> = {}) { refuse_if_aborted(); }
+
+    bool progress() { return false; }
+    void abort(const std::string& reason) { aborted_ = "rank 0 gave up: " + reason; }
+    std::optional<std::string> health() const { return aborted_; }
+    std::chrono::nanoseconds timeout() const noexcept { return timeout_; }
+    void set_timeout(std::chrono::nanoseconds t) noexcept { timeout_ = t; }
+
+  private:
+    template <class T>
+    void copy_same_size(const char* operation, std::span<const T> in, std::span<T> out) {
+        refuse_if_aborted();
+        if (in.size() != out.size())
+            throw usage_error(sizes_do_not_fit(operation, in.size(), out.size(), 1, "self"));
+        if (in.data() != out.data()) std::copy(in.begin(), in.end(), out.begin());
+    }
+    void refuse_if_aborted() const {
+        if (aborted_)
+            throw remote_error({"this group failed before: " + *aborted_, "self, rank 0 of 1", "make a new group"});
+    }
+    std::optional<std::string> aborted_;
+    std::chrono::nanoseconds timeout_ = std::chrono::seconds(30);
+};
+
+}  // namespace detail
+
+/// A transport for a job of one rank.
+/// Threads  one at a time      Blocks  never
+class self : public detail::collectives_of_one {
+  public:
+    using channel_type = detail::collectives_of_one;
+    static constexpr bool reproducible = true;
+    static constexpr bool host_memory = true;
+
+    /// `n` zeroed elements, 4096-byte-aligned. They belong to the transport and are freed with it.
+    template <movable_bytes T>
+    [[nodiscard]] std::span<T> allocate(std::size_t n) {
+        const std::size_t bytes = (std::max)(n * sizeof(T), std::size_t{1});
+        return {reinterpret_cast<T*>(blocks_.emplace_back("self", bytes).data()), n};
+    }
+    [[nodiscard]] channel_type channel(const char* = "channel") const { return {}; }
+
+  private:
+    std::vector<backing::heap> blocks_;
+};
+static_assert(transport<self>);
+
+}  // namespace trireme
+
+// ---- trireme/dist/shm_transport.hpp ----------------------------------------------------------------------
+
+// The transport between processes of one host: gradients lie in memory that all ranks map, every rank reduces the
+// slice it owns and writes the result to all. 2n bytes of memory traffic a rank, the lower bound.
+
+namespace trireme {
+
+namespace detail {
+
+class shm_fabric {
+  public:
+    using watch_type = world_watch;
+
+    explicit shm_fabric(std::shared_ptr<world_state> w) : world_(std::move(w)) {}
+
+    std::uint32_t rank() const noexcept { return world_->rank(); }
+    std::uint32_t size() const noexcept { return world_->size(); }
+    watch_type& watch() noexcept { return world_->watch(); }
+    std::vector<shared_segment>& segments() noexcept { return segments_; }
+
+    /// Every rank calls it with the same size: they get the same memory, zeroed and reserved. `stride` is the
+    /// distance of the ranks' blocks, 0 when the memory is not divided.
+    std::byte* share(std::size_t bytes, std::size_t stride, const char* what) {
+        if (size() == 1) return heaps_.emplace_back(what, bytes).data();
+        world w(world_);
+        w.agree(std::string("size of shared memory (") + what + ", this rank asks for " + format_bytes(bytes) + ")",
+                bytes);
+        struct outcome {
+            std::int32_t number = 0;
+            fixed_text<256> text;
+        } result;
+        memfd file;
+        if (rank() == 0) {
+            try {
+                file = memfd("trireme transport", bytes);
+            } catch (const system_error& e) {
+                result.number = e.code().value();
+                result.text.assign(e.parts().what);
+            }
+        }
+        result = w.broadcast(result);
+        if (result.number != 0)
+            throw system_error({std::string(result.text.view()), speaker("shm_transport, ", rank(), size()),
+                                "smaller buffers, or a larger memory limit for this job (memory.max)"},
+                               result.number);
+        memfd mine(w.share_fd(file.descriptor()));
+        const mapping& view = maps_.emplace_back(mine);
+        view.inherit(false);
+        if (stride != 0) warm(view.data() + stride * rank(), (std::min)(stride, bytes - stride * rank()));
+        return view.data();
+    }
+
+  private:
+    std::shared_ptr<world_state> world_;
+    std::vector<mapping> maps_;
+    std::vector<backing::heap> heaps_;
+    std::vector<shared_segment> segments_;
+};
+
+}  // namespace detail
+
+/// The collectives among the ranks of a world on one host.
+///
+/// Memory from `allocate` is reduced in place, without copies; other memory goes through staging slots, about three
+/// times slower. Half types are accumulated in float and rounded once; results have the same bits on all ranks.
+///
+/// Blocks     the constructor until every rank is there
+/// Throws     peer_error (names rank, pid and how it ended), remote_error (a rank failed: its text), timeout_error,
+///            mismatch_error (the ranks called different things; no buffer was changed). After any of them the
+///            transport is dead on every rank, and says so at once
+/// Threads    one at a time; `channel()` gives an end for another thread
+/// Crash      nothing is left behind: the memory has no name
+class shm_transport : public detail::host_transport<detail::shm_fabric> {
+  public:
+    explicit shm_transport(const world& w, transport_options options = {})
+        : host_transport(std::make_shared<detail::shm_fabric>(w.state()),
+                         detail::channel_settings{"shm_transport", options.timeout,
+                                                  options.spin ? *options.spin : w.state()->settle_spin()},
+                         detail::channel_options{}) {}
+};
+static_assert(transport<shm_transport>);
+
+}  // namespace trireme
+
+// ---- trireme/dist/thread_transport.hpp -------------------------------------------------------------------
+
+// Ranks that are threads of one process: the algorithm of shm_transport, where sanitizers can see it.
+
+namespace trireme {
+
+namespace detail {
+/// What the ranks of a thread_group share while they build transports on it.
+struct thread_meeting {
+    explicit thread_meeting(std::uint32_t n) : ranks(n), spin(spin_budget(n <= usable_cpus())) {}
+
+    const std::uint32_t ranks;
+    const std::chrono::nanoseconds
+        spin;  // by the CPUs of the thread that made the group: its threads may be pinned
+    std::mutex lock;
+    std::condition_variable changed;
+    std::uint64_t round = 0;    // allocations so far
+    std::uint32_t arrived = 0;  // ranks that wait for the next one
+    std::size_t bytes = 0;
+    std::vector<backing::heap> blocks;
+    std::string failure;
+};
+}  // namespace detail
+
+/// A world of threads: one object, given to every thread.
+class thread_group {
+  public:
+    explicit thread_group(world_size ranks) : meeting_(std::make_shared<detail::thread_meeting>(ranks.value)) {
+        if (ranks.value == 0)
+            throw usage_error({"a group of 0 threads", "", "thread_group{world_size{n}} with n of at least 1"});
+    }
+    std::uint32_t size() const noexcept { return meeting_->ranks; }
+    const std::shared_ptr<detail::thread_meeting>& meeting() const noexcept { return meeting_; }
+
+  private:
+    std::shared_ptr<detail::thread_meeting> meeting_;
+};
+
+namespace detail {
+
+class thread_fabric {
+  public:
+    using watch_type = no_watch;
+
+    thread_fabric(std::shared_ptr<thread_meeting> m, std::uint32_t rank, std::chrono::nanoseconds timeout)
+        : meeting_(std::move(m)), rank_(rank), timeout_(timeout) {}
+
+    std::uint32_t rank() const noexcept { return rank_; }
+    std::uint32_t size() const noexcept { return meeting_->ranks; }
+    watch_type& watch() noexcept { return watch_; }
+    std::vector<shared_segment>& segments() noexcept { return segments_; }
+
+    /// Every rank calls it with the same size: they get the same memory.
+    std::byte* share(std::size_t bytes, std::size_t, const char* what) {
+        thread_meeting& m = *meeting_;
+        std::unique_lock hold(m.lock);
+        const std::uint64_t round = m.round;
+        if (m.arrived == 0) {
+            m.bytes = bytes;
+            try {
+                m.blocks.emplace_back(what, bytes);
+            } catch (const std::exception& e) { m.failure = e.what(); }
+        } else if (m.bytes != bytes && m.failure.empty()) {
+            m.failure = "the ranks ask for different sizes: " + std::to_string(m.bytes) + " and " +
+                        std::to_string(bytes) + " bytes";
+        }
+        if (++m.arrived == m.ranks) {
+            m.arrived = 0;
+            ++m.round;
+            m.changed.notify_all();
+        } else if (!m.changed.wait_for(hold, timeout_, [&] { return m.round != round; })) {
+            throw timeout_error({"only " + std::to_string(m.arrived) + " of " + std::to_string(m.ranks) +
+                                     " threads asked for shared memory",
+                                 speaker("thread_transport", rank_, size()),
+                                 "make the transport, and allocate, in every thread of the group"});
+        }
+        if (!m.failure.empty())
+            throw mismatch_error({"shared memory for " + std::string(what) + ": " + m.failure,
+                                  speaker("thread_transport", rank_, size()),
+                                  "let every rank allocate the same sizes in the same order"});
+        return m.blocks[round].data();
+    }
+
+  private:
+    std::shared_ptr<thread_meeting> meeting_;
+    std::uint32_t rank_;
+    std::chrono::nanoseconds timeout_;
+    watch_type watch_;
+    std::vector<shared_segment> segments_;
+};
+
+}  // namespace detail
+
+/// One rank of a thread_group. Each thread makes its own.
+/// Blocks   the constructor until every thread of the group is there
+/// Throws   timeout_error, mismatch_error; see transport.hpp for the collectives
+/// Threads  one object a thread
+class thread_transport : public detail::host_transport<detail::thread_fabric> {
+  public:
+    thread_transport(const thread_group& group, trireme::rank me, transport_options options = {})
+        : host_transport(std::make_shared<detail::thread_fabric>(group.meeting(), me.value, options.timeout),
+                         detail::channel_settings{"thread_transport", options.timeout,
+                                                  options.spin ? *options.spin : group.meeting()->spin},
+                         detail::channel_options{}) {}
+};
+static_assert(transport<thread_transport>);
 
 }  // namespace trireme
