@@ -55,7 +55,8 @@ build_packages=(g++:c++ cmake:cmake ninja-build:ninja libboost-dev:/usr/include/
     zlib1g-dev:/usr/include/zlib.h
     dataset-fashion-mnist:/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz)
 # What the checks use beside that; each is left out with a word where it is not to be had.
-check_packages=(python3:python3 clang:clang++ "libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang/*/lib/linux/*asan*" spin:spin)
+check_packages=(python3:python3 clang:clang++ "libclang-rt-14-dev:/usr/lib/llvm-14/lib/clang/*/lib/linux/*asan*" spin:spin
+    relacy-dev:/usr/include/relacy/relacy.hpp)
 
 # The presets ask for CMake 3.25 and Ninja.
 need_tools() {

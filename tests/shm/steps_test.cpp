@@ -2,8 +2,8 @@
 
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,9 +18,13 @@ std::vector<std::string> enumerators() {
     const auto begin = text.find("enum class step");
     const auto end = text.find("};", begin);
     std::vector<std::string> names;
-    static const std::regex line{R"(\n\s*([a-z_]+)[,\s])"};
-    const std::string body = text.substr(begin, end - begin);
-    for (std::sregex_iterator it{body.begin(), body.end(), line}, last; it != last; ++it) names.push_back((*it)[1]);
+    std::istringstream lines{text.substr(begin, end - begin)};
+    for (std::string line; std::getline(lines, line);) {  // "    worker_claimed,  ///< CAS OPEN(k) -> FILLING(me)"
+        const auto first = line.find_first_not_of(' ');
+        const auto comma = line.find(',');
+        if (first == std::string::npos || line[first] == '/' || comma == std::string::npos) continue;
+        names.push_back(line.substr(first, comma - first));
+    }
     return names;
 }
 
