@@ -2638,6 +2638,8 @@ enum class row_state : std::uint8_t {
 namespace detail {
 
 inline constexpr std::uint32_t phase_running = 0, phase_stopping = 1;  // phases of a ring; they only grow
+inline constexpr std::uint32_t ring_goes_on = 0,
+                               ring_over = 1;  // of `fatal`; above: a worker writes the last words
 
 struct ring_header {
     std::uint64_t magic = 0, layout_hash = 0;
@@ -2648,7 +2650,7 @@ struct ring_header {
 struct ring_control {
     alignas(flag_line) std::atomic<std::uint64_t> floor{0};  // batches below it are cancelled
     std::atomic<std::uint32_t> phase{phase_running};
-    std::atomic<std::uint32_t> fatal{0};                       // the ring is over: `last_words` says why
+    std::atomic<std::uint32_t> fatal{ring_goes_on};            // over: `last_words` says why
     std::atomic<std::uint32_t> deaths{0};                      // of workers, all together
     alignas(flag_line) std::atomic<std::uint64_t> awaited{0};  // 0, or the batch that the consumer waits for + 1
     alignas(flag_line) std::atomic<std::uint32_t> consumer_bell{0};
@@ -3035,8 +3037,8 @@ void reclaim(const ring_memory& memory, std::uint32_t w, pid_t pid, exit_status 
             word.incarnation = 0;
             cell.store(word.encode(), std::memory_order_seq_cst);
             hook.at(step::reaper_reclaimed);
-            // A cancel may have passed this word while it was FILLING, after our look at the floor. Both sides store
-            // first and look then, so one of them voids it (the model's mutant reaper-trusts-an-old-floor).
+            // A cancel may have passed this word while it was FILLING, after our look at the floor. Both sides
+            // store first and look then, so one of them voids it (the model's mutant reaper-trusts-an-old-floor).
             if (word.state == part_state::open && word.batch < control.floor.load(std::memory_order_seq_cst)) {
                 std::uint64_t seen = word.encode();
                 word.state = part_state::voided;
@@ -3044,6 +3046,9 @@ void reclaim(const ring_memory& memory, std::uint32_t w, pid_t pid, exit_status 
             }
         }
     }
+    // If it died over its last words, they are nobody's.
+    std::uint32_t unsaid = ring_over + 1 + w;
+    control.fatal.compare_exchange_strong(unsaid, ring_goes_on, std::memory_order_seq_cst);
     control.sleepers[w / 64].fetch_and(~(std::uint64_t{1} << (w % 64)), std::memory_order_seq_cst);
     hook.at(step::reaper_cleared);
     line.doing.store(stage::resting, std::memory_order_relaxed);
@@ -3079,13 +3084,15 @@ inline bool within_budget(worker_line& line) noexcept {
     return line.budget_used <= respawn_budget;
 }
 
-/// Ends the ring with a reason: the consumer throws it at its next wait, workers stop. The first reason stays.
+/// Ends the ring with a reason, which the consumer throws at its next wait. The first reason stays, whole: two
+/// workers may fail at once.
 template <class Wait>
 void end_ring(const ring_memory& memory, const error_record& why, const Wait& wait) noexcept {
     auto& control = memory.control();
-    if (control.fatal.load(std::memory_order_acquire) == 0) {
+    std::uint32_t none = ring_goes_on;
+    if (control.fatal.compare_exchange_strong(none, ring_over + 1 + why.worker, std::memory_order_seq_cst)) {
         control.last_words = why;
-        control.fatal.store(1, std::memory_order_seq_cst);
+        control.fatal.store(ring_over, std::memory_order_seq_cst);
     }
     ring_bell(control.consumer_bell, wait);
 }
@@ -3485,7 +3492,8 @@ class ring_worker {
         auto& control = memory_.control();
         memory_.worker(me_).doing.store(stage::resting, std::memory_order_relaxed);
         for (;;) {
-            if (control.phase.load(std::memory_order_acquire) == detail::phase_stopping) return next_claim::stopping;
+            if (control.phase.load(std::memory_order_acquire) == detail::phase_stopping)
+                return next_claim::stopping;
             if (try_claim(claim)) return next_claim::claimed;
             if (warm_next_slot()) continue;
             if (until.passed()) return next_claim::nothing_yet;
@@ -3636,7 +3644,8 @@ class ring_worker {
         hook_.at(step::worker_flagged);
         const std::uint32_t seen = control.workers_bell.load(std::memory_order_seq_cst);
         hook_.at(step::worker_sampled);
-        const bool work = control.phase.load(std::memory_order_seq_cst) == detail::phase_stopping || anything_open();
+        const bool work =
+            control.phase.load(std::memory_order_seq_cst) == detail::phase_stopping || anything_open();
         hook_.at(step::worker_rechecked);
         if (!work) {
             static_cast<void>(wait_.until_different(control.workers_bell, seen, until));
@@ -3665,7 +3674,7 @@ class ring_worker {
     [[no_unique_address]] Wait wait_;
     [[no_unique_address]] Hook hook_;
     std::uint64_t cursor_ = 0;              // where the next look begins: behind the batch that was begun last
-    std::optional<std::uint32_t> in_hand_;  // the slot whose parts this worker is going through
+    std::optional<std::uint64_t> in_hand_;  // the batch whose parts this worker is going through
     std::uint32_t warmed_;
 };
 
@@ -6664,7 +6673,7 @@ struct basic_forked {
         /// In the zygote. True when the worker is to be started anew.
         static bool bury(const detail::ring_memory& memory, std::uint32_t w, pid_t pid, exit_status status,
                          on_death policy, const Hook& hook) {
-            if (memory.control().fatal.load(std::memory_order_acquire) != 0) return false;
+            if (memory.control().fatal.load(std::memory_order_acquire) == detail::ring_over) return false;
             detail::reap(memory, w, pid, status, policy, wait::futex{}, hook);
             if (pid != 0 && detail::within_budget(memory.worker(w))) return true;
             error_record record;
@@ -7320,7 +7329,8 @@ class loader {
     /// Two loads of a line that hardly ever changes.
     void check_notices() {
         const auto& control = ring_.memory().control();
-        if (control.fatal.load(std::memory_order_acquire) != 0) throw_record(control.last_words, std::nullopt);
+        if (control.fatal.load(std::memory_order_acquire) == detail::ring_over)
+            throw_record(control.last_words, std::nullopt);
         if (control.deaths.load(std::memory_order_relaxed) != deaths_seen_) report_deaths();
     }
     void check_health() {

@@ -253,7 +253,8 @@ class loader {
     /// Two loads of a line that hardly ever changes.
     void check_notices() {
         const auto& control = ring_.memory().control();
-        if (control.fatal.load(std::memory_order_acquire) != 0) throw_record(control.last_words, std::nullopt);
+        if (control.fatal.load(std::memory_order_acquire) == detail::ring_over)
+            throw_record(control.last_words, std::nullopt);
         if (control.deaths.load(std::memory_order_relaxed) != deaths_seen_) report_deaths();
     }
     void check_health() {

@@ -79,8 +79,8 @@ void reclaim(const ring_memory& memory, std::uint32_t w, pid_t pid, exit_status 
             word.incarnation = 0;
             cell.store(word.encode(), std::memory_order_seq_cst);
             hook.at(step::reaper_reclaimed);
-            // A cancel may have passed this word while it was FILLING, after our look at the floor. Both sides store
-            // first and look then, so one of them voids it (the model's mutant reaper-trusts-an-old-floor).
+            // A cancel may have passed this word while it was FILLING, after our look at the floor. Both sides
+            // store first and look then, so one of them voids it (the model's mutant reaper-trusts-an-old-floor).
             if (word.state == part_state::open && word.batch < control.floor.load(std::memory_order_seq_cst)) {
                 std::uint64_t seen = word.encode();
                 word.state = part_state::voided;
@@ -88,6 +88,9 @@ void reclaim(const ring_memory& memory, std::uint32_t w, pid_t pid, exit_status 
             }
         }
     }
+    // If it died over its last words, they are nobody's.
+    std::uint32_t unsaid = ring_over + 1 + w;
+    control.fatal.compare_exchange_strong(unsaid, ring_goes_on, std::memory_order_seq_cst);
     control.sleepers[w / 64].fetch_and(~(std::uint64_t{1} << (w % 64)), std::memory_order_seq_cst);
     hook.at(step::reaper_cleared);
     line.doing.store(stage::resting, std::memory_order_relaxed);
@@ -123,13 +126,15 @@ inline bool within_budget(worker_line& line) noexcept {
     return line.budget_used <= respawn_budget;
 }
 
-/// Ends the ring with a reason: the consumer throws it at its next wait, workers stop. The first reason stays.
+/// Ends the ring with a reason, which the consumer throws at its next wait. The first reason stays, whole: two
+/// workers may fail at once.
 template <class Wait>
 void end_ring(const ring_memory& memory, const error_record& why, const Wait& wait) noexcept {
     auto& control = memory.control();
-    if (control.fatal.load(std::memory_order_acquire) == 0) {
+    std::uint32_t none = ring_goes_on;
+    if (control.fatal.compare_exchange_strong(none, ring_over + 1 + why.worker, std::memory_order_seq_cst)) {
         control.last_words = why;
-        control.fatal.store(1, std::memory_order_seq_cst);
+        control.fatal.store(ring_over, std::memory_order_seq_cst);
     }
     ring_bell(control.consumer_bell, wait);
 }

@@ -65,6 +65,8 @@ enum class row_state : std::uint8_t {
 namespace detail {
 
 inline constexpr std::uint32_t phase_running = 0, phase_stopping = 1;  // phases of a ring; they only grow
+inline constexpr std::uint32_t ring_goes_on = 0,
+                               ring_over = 1;  // of `fatal`; above: a worker writes the last words
 
 struct ring_header {
     std::uint64_t magic = 0, layout_hash = 0;
@@ -75,7 +77,7 @@ struct ring_header {
 struct ring_control {
     alignas(flag_line) std::atomic<std::uint64_t> floor{0};  // batches below it are cancelled
     std::atomic<std::uint32_t> phase{phase_running};
-    std::atomic<std::uint32_t> fatal{0};                       // the ring is over: `last_words` says why
+    std::atomic<std::uint32_t> fatal{ring_goes_on};            // over: `last_words` says why
     std::atomic<std::uint32_t> deaths{0};                      // of workers, all together
     alignas(flag_line) std::atomic<std::uint64_t> awaited{0};  // 0, or the batch that the consumer waits for + 1
     alignas(flag_line) std::atomic<std::uint32_t> consumer_bell{0};

@@ -63,7 +63,8 @@ class ring_worker {
         auto& control = memory_.control();
         memory_.worker(me_).doing.store(stage::resting, std::memory_order_relaxed);
         for (;;) {
-            if (control.phase.load(std::memory_order_acquire) == detail::phase_stopping) return next_claim::stopping;
+            if (control.phase.load(std::memory_order_acquire) == detail::phase_stopping)
+                return next_claim::stopping;
             if (try_claim(claim)) return next_claim::claimed;
             if (warm_next_slot()) continue;
             if (until.passed()) return next_claim::nothing_yet;
@@ -214,7 +215,8 @@ class ring_worker {
         hook_.at(step::worker_flagged);
         const std::uint32_t seen = control.workers_bell.load(std::memory_order_seq_cst);
         hook_.at(step::worker_sampled);
-        const bool work = control.phase.load(std::memory_order_seq_cst) == detail::phase_stopping || anything_open();
+        const bool work =
+            control.phase.load(std::memory_order_seq_cst) == detail::phase_stopping || anything_open();
         hook_.at(step::worker_rechecked);
         if (!work) {
             static_cast<void>(wait_.until_different(control.workers_bell, seen, until));
@@ -243,7 +245,7 @@ class ring_worker {
     [[no_unique_address]] Wait wait_;
     [[no_unique_address]] Hook hook_;
     std::uint64_t cursor_ = 0;              // where the next look begins: behind the batch that was begun last
-    std::optional<std::uint32_t> in_hand_;  // the slot whose parts this worker is going through
+    std::optional<std::uint64_t> in_hand_;  // the batch whose parts this worker is going through
     std::uint32_t warmed_;
 };
 

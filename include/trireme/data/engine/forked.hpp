@@ -118,7 +118,7 @@ struct basic_forked {
         /// In the zygote. True when the worker is to be started anew.
         static bool bury(const detail::ring_memory& memory, std::uint32_t w, pid_t pid, exit_status status,
                          on_death policy, const Hook& hook) {
-            if (memory.control().fatal.load(std::memory_order_acquire) != 0) return false;
+            if (memory.control().fatal.load(std::memory_order_acquire) == detail::ring_over) return false;
             detail::reap(memory, w, pid, status, policy, wait::futex{}, hook);
             if (pid != 0 && detail::within_budget(memory.worker(w))) return true;
             error_record record;
