@@ -45,6 +45,7 @@ set(TRIREME_HEADERS
   trireme/shm/workers.hpp
   trireme/threads.hpp
   trireme/threads/cpu_budget.hpp
+  trireme/threads/detail/first_exception.hpp
   trireme/threads/detail/fork_count.hpp
   trireme/threads/detail/loop_job.hpp
   trireme/threads/detail/team.hpp
@@ -86,6 +87,7 @@ set(TRIREME_HEADERS
   trireme/dist/detail/contiguous.hpp
   trireme/dist/detail/ddp_say.hpp
   trireme/dist/detail/failure.hpp
+  trireme/dist/detail/full_fence.hpp
   trireme/dist/detail/host_transport.hpp
   trireme/dist/detail/launched.hpp
   trireme/dist/detail/launcher.hpp

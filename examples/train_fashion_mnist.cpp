@@ -138,7 +138,8 @@ void train(tr::world& world, const settings& s, const fashion& images, const fas
     const bool speaks = world.rank() == 0, terminal = ::isatty(STDOUT_FILENO) != 0;
     if (speaks)
         std::printf("%s\nddp: %zu parameters, %s of gradients in %zu buckets, %u rank(s)\n", train.plan().c_str(),
-                    net.count(), tr::format_bytes(net.plan_of().bytes()).c_str(), net.plan_of().cuts().size(), world.size());
+                    net.count(), tr::format_bytes(net.plan_of().bytes()).c_str(), net.plan_of().cuts().size(),
+                    world.size());
     std::uint64_t steps = 0;
     double accuracy = 0;
     for (std::uint64_t epoch = 0; epoch < s.epochs && (s.steps == 0 || steps < s.steps); ++epoch) {

@@ -42,9 +42,9 @@ need() {
         as_root=(sudo)
     fi
     say "about to install with apt: ${missing[*]}"
-    if ! "${as_root[@]}" apt-get update -q ||
-        ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-            "${missing[@]}" </dev/null; then
+    "${as_root[@]}" apt-get update -q || say "apt-get update failed; trying with the lists that are there"
+    if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+        "${missing[@]}" </dev/null; then
         say "apt could not install ${missing[*]}; going on with what is there"
     fi
 }

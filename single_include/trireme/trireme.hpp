@@ -3373,6 +3373,13 @@ class ring {
                     cpu_relax();
                 }
             } while (!enough.passed());
+        } else {
+            // Whoever makes the batch may be waiting for this very core: giving it away costs less than being
+            // woken.
+            for (int i = 0; i < 16; ++i) {
+                ::sched_yield();
+                if (there()) return;
+            }
         }
         auto& control = memory().control();
         for (;;) {
@@ -4028,6 +4035,34 @@ inline void set_local_ranks(std::uint32_t n) noexcept {
 
 }  // namespace trireme
 
+// ---- trireme/threads/detail/first_exception.hpp ----------------------------------------------------------
+
+// How an exception travels from the thread that threw it to the one that waits for the loop.
+
+namespace trireme::detail {
+
+/// The first exception of a loop, for the thread that waits for it.
+class first_exception {
+  public:
+    /// In a handler: keeps the exception if it is the first, and tells the others to stop.
+    void keep() noexcept {
+        if (!stopped_.exchange(true, std::memory_order_acq_rel)) thrown_ = std::current_exception();
+    }
+    bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+    /// After all parts have ended: throws what was kept, if anything, and is as new.
+    void rethrow() {
+        if (!stopped()) return;
+        stopped_.store(false, std::memory_order_relaxed);
+        std::rethrow_exception(std::exchange(thrown_, nullptr));
+    }
+
+  private:
+    std::atomic<bool> stopped_{false};
+    std::exception_ptr thrown_;  // written by whoever set the flag first, read after the join
+};
+
+}  // namespace trireme::detail
+
 // ---- trireme/threads/detail/fork_count.hpp ---------------------------------------------------------------
 
 // How many forks lie between this process and the one that first asked. A pool compares: its threads exist only in
@@ -4069,26 +4104,6 @@ inline message forked_inside_a_loop(unsigned helper) {
             "leave the child by exec or _exit, or fork outside of loop bodies"};
 }
 }  // namespace say
-
-/// The first exception of a loop, for the thread that waits for it.
-class first_exception {
-  public:
-    /// In a handler: keeps the exception if it is the first, and tells the others to stop.
-    void keep() noexcept {
-        if (!stopped_.exchange(true, std::memory_order_acq_rel)) thrown_ = std::current_exception();
-    }
-    bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
-    /// After all parts have ended: throws what was kept, if anything, and is as new.
-    void rethrow() {
-        if (!stopped()) return;
-        stopped_.store(false, std::memory_order_relaxed);
-        std::rethrow_exception(std::exchange(thrown_, nullptr));
-    }
-
-  private:
-    std::atomic<bool> stopped_{false};
-    std::exception_ptr thrown_;  // written by whoever set the flag first, read after the join
-};
 
 class team {
   public:
@@ -4138,12 +4153,12 @@ class team {
         part_ = part;
         std::memcpy(job_, &job, sizeof job);
         const auto loop = ++loop_;
-        word_.store(pack(loop, n), std::memory_order_seq_cst);  // (A) publishes the job; (S) before `asleep_`
-        const bool some_slept = wake_sleepers(n);
+        word_.store(pack(loop, n), std::memory_order_seq_cst);  // (A) publishes the job; (S) before `asleep`
+        const bool some_late = wake_sleepers(n);
         part(*this, 0, n);
         // A helper that was awake has begun by now, or does within half a microsecond. Looking without a pause in
         // between is rude to a neighbour on the same core, and short.
-        patience left = some_slept ? patience{1, 0} : patience{400, 64};
+        patience left = some_late ? patience{1, 0} : patience{400, 64};
         for (unsigned k = 1; k < n; ++k) {
             const auto& done = seats_[k]->done;
             while (left.looks > 0 && done.load(std::memory_order_acquire) != loop) --left.looks;  // (C)
@@ -4262,8 +4277,8 @@ class team {
     /// Waits until the word differs from `seen`: spins for the budget, by time, then sleeps.
     std::uint64_t next_word(unsigned k, std::uint64_t seen, idle_clock& idle) noexcept {
         const auto spin = spin_ns_.load(std::memory_order_relaxed);
-        for (;;) {
-            for (int i = 0; i < 64; ++i) {
+        for (int polls = 64;; polls = (std::min)(2 * polls, 1024)) {  // a look at the clock delays the answer
+            for (int i = 0; i < polls; ++i) {
                 const auto now = word_.load(std::memory_order_acquire);  // (A) pairs with run
                 if (now != seen) return now;
                 if (spin <= 0) break;
@@ -4271,31 +4286,40 @@ class team {
             }
             if (idle.longer_than(spin)) break;
         }
-        auto& asleep = asleep_[k / 64];
+        auto& [asleep, rising] = naps_[k / 64];
         const std::uint64_t mine = std::uint64_t{1} << (k % 64);
-        asleep.fetch_or(mine, std::memory_order_seq_cst);  // (S) before the look at the word below
-        std::uint64_t now = 0;
         for (;;) {
+            // (W) The bell is read before the bit is set: whoever takes the bit away rings afterwards, so either
+            // the futex finds another value or the sleeper is woken.
             const auto bell = bell_.load(std::memory_order_acquire);
-            now = word_.load(std::memory_order_seq_cst);  // (S) either this sees the new word, or run sees the bit
-            if (now != seen) break;
-            ::syscall(SYS_futex, &bell_, FUTEX_WAIT_BITSET_PRIVATE, bell, nullptr, nullptr, wake_bit(k));
+            asleep.fetch_or(mine, std::memory_order_seq_cst);   // (S) before the look at the word below
+            if (word_.load(std::memory_order_seq_cst) == seen)  // (S) this sees the new word, or run sees the bit
+                ::syscall(SYS_futex, &bell_, FUTEX_WAIT_BITSET_PRIVATE, bell, nullptr, nullptr, wake_bit(k));
+            // If the bit is gone the caller has taken it, and toggles `rising` once, as this does: in either order
+            // the two leave it as it was.
+            if ((asleep.fetch_and(~mine, std::memory_order_acq_rel) & mine) == 0)
+                rising.fetch_xor(mine, std::memory_order_relaxed);
+            if (const auto now = word_.load(std::memory_order_acquire); now != seen) return now;
         }
-        asleep.fetch_and(~mine, std::memory_order_relaxed);
-        return now;
     }
 
-    /// Wakes those of the helpers 1 .. n-1 that sleep; no system call if none does.
+    /// Wakes those of the helpers 1 .. n-1 that sleep; no system call if none does. Whether one of them is not up
+    /// yet, from this wake or an earlier one: it may take a while when its CPU has other work.
     bool wake_sleepers(unsigned n) noexcept {
         std::uint32_t bits = 0;
+        std::uint64_t late = 0;
         for (unsigned from = 0; from < n; from += 64) {
-            auto found = asleep_[from / 64].load(std::memory_order_seq_cst);  // (S)
-            if (n - from < 64) found &= (std::uint64_t{1} << (n - from)) - 1;
-            bits |= static_cast<std::uint32_t>(found) | static_cast<std::uint32_t>(found >> 32);
+            auto& [asleep, rising] = naps_[from / 64];
+            const auto among = n - from < 64 ? (std::uint64_t{1} << (n - from)) - 1 : ~std::uint64_t{0};
+            if (auto found = asleep.load(std::memory_order_seq_cst) & among; found != 0) {  // (S)
+                found &= asleep.fetch_and(~found, std::memory_order_acq_rel);  // (W) each nap is ended by one wake
+                rising.fetch_xor(found, std::memory_order_relaxed);
+                bits |= static_cast<std::uint32_t>(found) | static_cast<std::uint32_t>(found >> 32);
+            }
+            late |= rising.load(std::memory_order_relaxed) & among;
         }
-        if (bits == 0) return false;
-        ring(bits);
-        return true;
+        if (bits != 0) ring(bits);
+        return late != 0;
     }
     [[gnu::noinline]] void ring(std::uint32_t bits) noexcept {
         bell_.fetch_add(1, std::memory_order_release);
@@ -4350,7 +4374,11 @@ class team {
 
     // Rarely written: only when somebody throws or goes to sleep.
     alignas(flag_line) first_exception error_;
-    std::array<std::atomic<std::uint64_t>, most_threads / 64> asleep_{};
+    struct nap {
+        std::atomic<std::uint64_t> asleep{0};  // helpers that sleep, or are about to, and were not woken yet
+        std::atomic<std::uint64_t> rising{0};  // helpers that were woken and have not noticed yet
+    };
+    std::array<nap, most_threads / 64> naps_{};
     std::atomic<std::uint32_t> awaited_{0};   // the participant whose end the sleeping caller waits for
     std::atomic<std::uint32_t> bell_{0};      // helpers sleep on this
     std::atomic<std::uint32_t> finished_{0};  // the caller sleeps on this
@@ -4525,7 +4553,8 @@ inline message bad_pool_cpus(std::size_t sets, unsigned threads) {
 /// Crash      in a child of fork() the destructor waits for nobody
 class alignas(cache_line) pool {
   public:
-    /// As many threads as this process may use CPUs (cpu_budget), bound to no single one of them.
+    /// As many threads as this process may use CPUs (cpu_budget), divided by the ranks of the job on this host;
+    /// bound to no single CPU.
     pool() : pool(pool_options{}) {}
 
     /// Throws  usage_error for less than 1 thread
@@ -4536,7 +4565,7 @@ class alignas(cache_line) pool {
     /// Threads on CPUs chosen by a policy from those of the process: `pool{placement::compact{}}`.
     /// Throws  usage_error for what the policy cannot do
     template <placement_policy Placement>
-    explicit pool(const Placement& how) : pool(how, cpu_budget::discover().compute()) {}
+    explicit pool(const Placement& how) : pool(how, default_threads()) {}
     template <placement_policy Placement, std::integral Count>
     pool(const Placement& how, Count threads)
         : pool(pool_options{.threads = counted(threads), .cpus = how.cpus_for(process_cpus(), counted(threads))}) {}
@@ -4544,7 +4573,7 @@ class alignas(cache_line) pool {
     /// Throws  usage_error naming the CPUs that the process may not use, or that the sets are not one a thread
     explicit pool(pool_options options) : options_(std::move(options)) {
         if (options_.threads == 0 || options_.cores == 0) {
-            const auto budget = cpu_budget::discover().compute();
+            const auto budget = default_threads();
             if (options_.threads == 0)
                 options_.threads = options_.cpus.empty() ? budget : static_cast<unsigned>(options_.cpus.size());
             if (options_.cores == 0) options_.cores = budget;
@@ -4581,6 +4610,8 @@ class alignas(cache_line) pool {
 
   private:
     friend struct detail::pool_access;
+
+    static unsigned default_threads() { return (std::max)(1U, cpu_budget::discover().compute() / local_ranks()); }
 
     template <std::integral Count>
     static unsigned counted(Count n) {
@@ -6013,11 +6044,11 @@ enum class on_error : std::uint32_t {
 
 /// Options of a `loader`, filled by designated initialisers; every default is a sensible one.
 struct loader_options {
-    std::uint32_t batch_size = 1;                                  ///< rows of a batch, per rank
-    std::uint64_t seed = 0;                                        ///< of the order and of the samples' generators
-    trireme::shard shard = {};                                     ///< this rank's share: world.shard()
-    trireme::tail tail = trireme::tail::pad;                       ///< of the last global batch
-    std::uint32_t prefetch = 0;                                    ///< slots; 0: 16 MiB worth, 8 to 256
+    std::uint32_t batch_size = 1;             ///< rows of a batch, per rank
+    std::uint64_t seed = 0;                   ///< of the order and of the samples' generators
+    trireme::shard shard = {};                ///< this rank's share: world.shard()
+    trireme::tail tail = trireme::tail::pad;  ///< of the last global batch
+    std::uint32_t prefetch = 0;               ///< slots; 0: 4 MiB worth, 4 to 64, 2 a worker and 1
     std::chrono::nanoseconds timeout = std::chrono::seconds(120);  ///< for one batch
     std::chrono::nanoseconds grace = std::chrono::seconds(3);      ///< for workers to leave at shutdown
     trireme::on_error on_error = trireme::on_error::raise;
@@ -7298,12 +7329,15 @@ class loader {
         r.geometry.workers = workers;
         r.geometry.payload_bytes = schema::bytes(o.batch_size);
         const std::uint64_t stride = (std::max)(r.geometry.slot_stride(), std::uint64_t{page_bytes});
-        // By bytes, and not many epochs ahead where epochs are short.
-        const auto by_bytes =
-            (std::min)({std::uint64_t{256}, 16_MiB / stride, (std::max)(std::uint64_t{8}, steps)});
-        r.geometry.slots =
-            o.prefetch != 0 ? o.prefetch : static_cast<std::uint32_t>((std::max)(std::uint64_t{8}, by_bytes));
-        const std::uint32_t wanted = o.parts != 0 ? o.parts : workers == 1 ? 1 : 2 * workers;
+        // Few enough to stay in the last-level cache, since what is written there is read there: 8 slots of 4.6 MiB
+        // are less than half as fast as 3. Enough that no worker waits for the trainer, and not many epochs ahead.
+        const std::uint64_t least = (std::max)(std::uint64_t{4}, std::uint64_t{2} * workers + 1);
+        const std::uint64_t by_bytes =
+            (std::min)({std::uint64_t{64}, 4_MiB / stride, (std::max)(std::uint64_t{8}, steps)});
+        r.geometry.slots = o.prefetch != 0 ? o.prefetch : static_cast<std::uint32_t>((std::max)(least, by_bytes));
+        // A part of a small batch is made sooner than it is claimed.
+        const std::uint32_t shares = r.geometry.payload_bytes < 256_KiB ? workers : 2 * workers;
+        const std::uint32_t wanted = o.parts != 0 ? o.parts : shares;
         r.geometry.parts = (std::min)({wanted, max_parts, o.batch_size});
         r.order = o.delivery;
         if (Engine::works_ahead) r.spin = detail::loader_spin(workers);
@@ -9033,6 +9067,11 @@ struct channel_layout {
     static constexpr std::uint32_t entries = 64;         ///< operations in flight
     static constexpr std::uint32_t payload_slots = 16;   ///< of them with a small payload
     static constexpr std::size_t payload_bytes = 4_KiB;  ///< what counts as small
+    // The parts of different ranks do not lie a power of two apart: ranks work at the same offset of all of them at
+    // once, and a cache that is indexed by address bits would hold only few of them.
+    static constexpr std::size_t skew = 1280;
+    static constexpr std::size_t ring_stride = entries * sizeof(op_entry) + skew;
+    static constexpr std::size_t payload_stride = payload_slots * payload_bytes + skew;
     static constexpr std::uint64_t magic = 0x656e6e6168437274ULL;
 
     std::uint32_t ranks = 1;
@@ -9044,10 +9083,11 @@ struct channel_layout {
         counters = align_up(sizeof(channel_header), flag_line);
         bells = counters + ranks * sizeof(rank_counters);
         rings = bells + ranks * sizeof(rank_bell);
-        payloads = align_up(rings + std::size_t{ranks} * entries * sizeof(op_entry), page_bytes);
-        stages = payloads + std::size_t{ranks} * payload_slots * payload_bytes;
-        total = align_up(stages + std::size_t{ranks} * 4 * stage_bytes, page_bytes);
+        payloads = align_up(rings + ranks * ring_stride, page_bytes);
+        stages = payloads + ranks * payload_stride;
+        total = align_up(stages + ranks * std::size_t{4} * stage_stride(), page_bytes);
     }
+    constexpr std::size_t stage_stride() const noexcept { return stage_bytes + skew; }
     constexpr std::uint64_t hash() const noexcept {
         return hasher{}
             .add(version.major_part)
@@ -9300,24 +9340,41 @@ class channel_memory {
         return reinterpret_cast<rank_bell*>(base_ + layout_.bells)[r];
     }
     op_entry& entry(std::uint32_t r, std::uint64_t n) const noexcept {
-        return reinterpret_cast<op_entry*>(
-            base_ + layout_.rings)[r * channel_layout::entries + n % channel_layout::entries];
+        std::byte* const ring = base_ + layout_.rings + r * channel_layout::ring_stride;
+        return reinterpret_cast<op_entry*>(ring)[n % channel_layout::entries];
     }
     /// Where the small input of operation n lies: in its entry, or in a slot of its own.
     std::byte* payload(std::uint32_t r, std::uint64_t n, std::size_t bytes) const noexcept {
         if (bytes <= op_entry::inline_bytes) return entry(r, n).bytes;
-        return base_ + layout_.payloads +
-               (r * std::size_t{channel_layout::payload_slots} + n % channel_layout::payload_slots) *
-                   channel_layout::payload_bytes;
+        return base_ + layout_.payloads + r * channel_layout::payload_stride +
+               n % channel_layout::payload_slots * channel_layout::payload_bytes;
     }
     std::byte* stage(std::uint32_t r, std::uint64_t slot) const noexcept {
-        return base_ + layout_.stages + (r * std::size_t{4} + slot) * layout_.stage_bytes;
+        return base_ + layout_.stages + (r * std::size_t{4} + slot) * layout_.stage_stride();
     }
 
   private:
     std::byte* base_;
     channel_layout layout_;
 };
+
+}  // namespace trireme::detail
+
+// ---- trireme/dist/detail/full_fence.hpp ------------------------------------------------------------------
+
+// A full memory fence: stores before it are visible before loads after it read.
+
+namespace trireme::detail {
+
+inline void full_fence() noexcept {
+#if defined(__SANITIZE_THREAD__)
+    // g++ refuses fences in this mode, because ThreadSanitizer does not see them; a locked operation is one.
+    std::atomic<int> word{0};
+    word.fetch_add(1, std::memory_order_seq_cst);
+#else
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
 
 }  // namespace trireme::detail
 
@@ -9402,40 +9459,52 @@ class channel_end {
 
   protected:
     enum class counter : std::uint8_t { entry, done, put, worked };
+    /// A word of every rank, and the value that all of them must reach.
     struct need {
-        counter what = counter::entry;
+        const std::byte* first = nullptr;  // of rank 0
+        std::size_t stride = 0;
         std::uint64_t target = 0;
+        bool joined = false;  // whether who lacks it has joined the operation already
     };
 
     // --- what there is to see ---------------------------------------------------------------------------------
 
-    std::uint64_t seen(counter c, std::uint32_t r, std::uint64_t target) const noexcept {
-        // seq_cst throughout: a waiter that has stored `parked` must see whatever was published before (P).
+    need everyone(counter c, std::uint64_t target) const noexcept {
+        const auto at = [](const std::atomic<std::uint64_t>& word) {
+            return reinterpret_cast<const std::byte*>(&word);
+        };
+        const rank_counters& first = shared_.counters(0);
         switch (c) {
             case counter::entry:
-                return shared_.entry(r, target - 1).seq.load(std::memory_order_seq_cst);
+                return {at(shared_.entry(0, target - 1).seq), channel_layout::ring_stride, target, false};
             case counter::done:
-                return shared_.counters(r).done.load(std::memory_order_seq_cst);
+                return {at(first.done), sizeof(rank_counters), target, true};
             case counter::put:
-                return shared_.counters(r).put.load(std::memory_order_seq_cst);
+                return {at(first.put), sizeof(rank_counters), target, true};
             case counter::worked:
                 break;
         }
-        return shared_.counters(r).worked.load(std::memory_order_seq_cst);
+        return {at(first.worked), sizeof(rank_counters), target, true};
+    }
+    static std::uint64_t seen(const need& w, std::uint32_t r) noexcept {
+        // seq_cst: a waiter that has stored `parked` must see whatever was published before (P).
+        return reinterpret_cast<const std::atomic<std::uint64_t>*>(w.first + r * w.stride)
+            ->load(std::memory_order_seq_cst);
     }
     /// The first rank that is not there yet, or size().
-    std::uint32_t first_missing(need w) const noexcept {
+    std::uint32_t first_missing(const need& w) const noexcept {
         const std::uint32_t ranks = size();
-        for (std::uint32_t r = 0; r < ranks; ++r)
-            if (seen(w.what, r, w.target) < w.target) return r;
-        return ranks;
+        std::uint32_t r = 0;
+        while (r < ranks && seen(w, r) >= w.target) ++r;
+        return r;
     }
-    bool all_there(need w) const noexcept { return first_missing(w) == size(); }
+    bool all_there(const need& w) const noexcept { return first_missing(w) == size(); }
     bool done_everywhere(std::uint64_t target) noexcept {
         if (done_by_all_ >= target) return true;
+        const need w = everyone(counter::done, target);
         std::uint64_t least = ~std::uint64_t{0};
         for (std::uint32_t r = 0; r < size(); ++r) {
-            const auto d = seen(counter::done, r, 0);
+            const auto d = seen(w, r);
             if (d < target) return false;
             least = (std::min)(least, d);
         }
@@ -9445,13 +9514,19 @@ class channel_end {
 
     // --- publishing -------------------------------------------------------------------------------------------
 
+    /// Lets every rank that looks see it. Those that sleep are told by `announce`, which is due before this rank
+    /// sleeps itself or returns to its caller: an operation between ranks that spin pays for one fence, not for
+    /// two.
     void publish(std::atomic<std::uint64_t>& word, std::uint64_t value) noexcept {
-        word.store(value, std::memory_order_seq_cst);
-        for (std::uint32_t r = 0; r < size(); ++r) {
-            if (r == me_) continue;
-            // (P) pairs with the waiter's store of `parked`: one of the two sees the other.
-            if (shared_.bell(r).parked.load(std::memory_order_seq_cst) == me_ + 1) ring(r);
-        }
+        word.store(value, std::memory_order_release);
+        unannounced_ = true;
+    }
+    void announce() noexcept {
+        if (!unannounced_) return;
+        unannounced_ = false;
+        full_fence();  // (P) pairs with the waiter's store of `parked`: one of the two sees the other
+        for (std::uint32_t r = 0; r < size(); ++r)
+            if (r != me_ && shared_.bell(r).parked.load(std::memory_order_seq_cst) == me_ + 1) ring(r);
     }
     void ring(std::uint32_t r) noexcept {
         shared_.bell(r).bell.fetch_add(1, std::memory_order_seq_cst);
@@ -9467,7 +9542,13 @@ class channel_end {
     /// True when every rank has got to `w`; false on `stop()`; throws when it is in vain. `what()` says for what it
     /// is.
     template <class Stop, class What>
-    bool await(need w, std::optional<deadline> until, Stop stop, What what) {
+    bool await(const need& w, std::optional<deadline> until, Stop stop, What what) {
+        // A peer is often a few cache misses behind.
+        for (int i = 0; settings_.spin.count() > 0 && i < 32; ++i) {
+            if (all_there(w)) return true;
+            cpu_relax();
+        }
+        announce();
         if (settings_.spin.count() > 0 && spin_for(w, stop)) return all_there(w);
         const auto start = deadline::clock::now();
         const deadline end = until ? *until : deadline::in(settings_.timeout);
@@ -9496,14 +9577,10 @@ class channel_end {
             }
         }
     }
-    std::uint32_t first_of(need w) const noexcept { return (std::min)(first_missing(w), size() - 1); }
+    std::uint32_t first_of(const need& w) const noexcept { return (std::min)(first_missing(w), size() - 1); }
 
     template <class Stop>
-    bool spin_for(need w, Stop stop) const noexcept {
-        for (int i = 0; i < 64; ++i) {
-            if (all_there(w)) return true;
-            cpu_relax();
-        }
+    bool spin_for(const need& w, Stop stop) const noexcept {
         const auto end = deadline::clock::now() + settings_.spin;
         do {
             for (int i = 0; i < 64; ++i) {
@@ -9517,22 +9594,22 @@ class channel_end {
 
     /// Is there still hope? Throws if not.
     template <class What>
-    void look(need w, bool ended, std::chrono::nanoseconds waited, What what) {
+    void look(const need& w, bool ended, std::chrono::nanoseconds waited, What what) {
         if (auto cause = watch_->cause()) fail(std::move(*cause));
         std::vector<std::uint32_t> missing, gone;
         for (std::uint32_t r = 0; r < size(); ++r) {
-            if (seen(w.what, r, w.target) >= w.target) continue;
+            if (seen(w, r) >= w.target) continue;
             const auto how = shared_.bell(r).left.load(std::memory_order_seq_cst);
             const bool left = how == 1 || (how == 2 && waited > std::chrono::seconds(1));
             auto end = watch_->dead(r);
             // It may have finished this operation between our last look and its end: then that is no failure.
-            if ((left || end) && seen(w.what, r, w.target) >= w.target) continue;
+            if ((left || end) && seen(w, r) >= w.target) continue;
             missing.push_back(r);
-            if (end) fail(watch_->first(say::peer_ended(r, *end, what(), w.what != counter::entry)));
+            if (end) fail(watch_->first(say::peer_ended(r, *end, what(), w.joined)));
             if (left) gone.push_back(r);
         }
         if (!gone.empty()) fail(watch_->first(say::peer_left(gone, what())));
-        if (ended && !missing.empty()) fail(say::nobody_came(missing, w.what != counter::entry, what(), waited));
+        if (ended && !missing.empty()) fail(say::nobody_came(missing, w.joined, what(), waited));
     }
 
     // --- failing ----------------------------------------------------------------------------------------------
@@ -9560,6 +9637,7 @@ class channel_end {
 
   private:
     Watch* watch_;
+    bool unannounced_ = false;
     std::uint64_t done_by_all_ = 0;  // a lower bound of what all ranks are done with
     std::optional<failure> failure_;
     int exceptions_at_birth_ = std::uncaught_exceptions();
@@ -9706,11 +9784,12 @@ struct slice {
     constexpr std::size_t count() const noexcept { return end - begin; }
 };
 /// The elements that rank `r` owns: whole cache lines, so that two ranks never write to one line of a buffer.
+/// `width` is a power of two.
 constexpr slice slice_of(std::size_t count, std::size_t width, std::uint32_t r, std::uint32_t ranks) noexcept {
-    const std::size_t line = cache_line / width;
-    const std::size_t lines = (count + line - 1) / line;
-    const auto border = [&](std::uint32_t i) { return (std::min)(count, lines * i / ranks * line); };
-    return {border(r), border(r + 1)};
+    const int shift = std::countr_zero(cache_line) - std::countr_zero(width);
+    const std::size_t lines = (count + (std::size_t{1} << shift) - 1) >> shift;
+    const auto border = [&](std::size_t i) { return (std::min)(count, (lines * i / ranks) << shift); };
+    return {r == 0 ? 0 : border(r), r + 1 == ranks ? count : border(r + 1)};
 }
 
 inline void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
@@ -9854,8 +9933,10 @@ template <watch Watch>
 class channel : public channel_end<Watch> {
     using end = channel_end<Watch>;
     using end::all_there;
+    using end::announce;
     using end::await;
     using end::done_everywhere;
+    using end::everyone;
     using end::fail;
     using end::me_;
     using end::publish;
@@ -9880,13 +9961,71 @@ class channel : public channel_end<Watch> {
     }
 
     /// Publishes an operation and returns its number. Waits only when 64 of them are in flight.
-    std::uint64_t post(const request& r, std::optional<deadline> until = {}) {
+    std::uint64_t post(const request& r) {
+        const std::uint64_t n = put_down(r, {});
+        announce();
+        return n;
+    }
+
+    /// Does what can be done now, without waiting. True when an operation got further.
+    bool progress() {
+        refuse_if_failed();
+        bool any = false;
+        while (step()) any = true;
+        announce();
+        return any;
+    }
+    /// True when operation `n` is over on this rank: its result is there, and nobody touches its memory any more.
+    bool complete(std::uint64_t n) noexcept {
+        if (finished_ <= n) return false;
+        if (size() == 1) return true;
+        if (posted_ - n > channel_layout::entries) return true;  // its entry was reused, so everybody was done
+        return !local_[n % channel_layout::entries].read_by_others || done_everywhere(n + 1);
+    }
+    void wait(std::uint64_t n, std::optional<deadline> until = {}) {
+        static_cast<void>(wait_unless(n, until, [] { return false; }));
+    }
+    /// As wait, but returns false as soon as `stop()`, which another thread makes true and then calls `nudge`.
+    template <class Stop>
+    bool wait_unless(std::uint64_t n, std::optional<deadline> until, Stop stop) {
+        refuse_if_failed();
+        for (;;) {
+            while (step()) {}
+            if (complete(n)) {
+                announce();
+                return true;
+            }
+            const std::uint64_t oldest = (std::min)(n, finished_);
+            if (!await(what_is_missing(n), until, stop, [&] { return described(oldest); })) return false;
+        }
+    }
+    void run(const request& r, std::optional<deadline> until = {}) { wait(put_down(r, until), until); }
+
+  private:
+    struct segment {
+        std::byte* base = nullptr;
+        std::size_t stride = 0;
+        std::size_t bytes = 0;
+    };
+    struct operation {
+        request ask;
+        enum class way : std::uint8_t { waiting, inlined, direct, staged } how = way::waiting;
+        bool read_by_others = false;
+        staging_plan staging;
+        std::uint64_t put = 0, worked = 0, taken = 0;  // chunks of this operation
+        std::uint64_t put_base = 0;                    // chunks of the channel before it
+    };
+
+    // --- posting ----------------------------------------------------------------------------------------------
+
+    std::uint64_t put_down(const request& r, std::optional<deadline> until) {
         refuse_if_failed();
         const std::uint64_t n = posted_;
         make_room(n, until);
         operation& o = local_[n % channel_layout::entries];
-        o = operation{};
         o.ask = r;
+        o.how = operation::way::waiting;
+        o.read_by_others = false;
         op_entry& e = shared_.entry(me_, n);
         e.signature = r.signature.packed();
         e.count = r.count;
@@ -9906,53 +10045,6 @@ class channel : public channel_end<Watch> {
         publish(e.seq, n + 1);  // (A)
         return n;
     }
-
-    /// Does what can be done now, without waiting. True when an operation got further.
-    bool progress() {
-        refuse_if_failed();
-        bool any = false;
-        while (step()) any = true;
-        return any;
-    }
-    /// True when operation `n` is over on this rank: its result is there, and nobody touches its memory any more.
-    bool complete(std::uint64_t n) noexcept {
-        if (finished_ <= n) return false;
-        if (size() == 1) return true;
-        if (posted_ - n > channel_layout::entries) return true;  // its entry was reused, so everybody was done
-        return !local_[n % channel_layout::entries].read_by_others || done_everywhere(n + 1);
-    }
-    void wait(std::uint64_t n, std::optional<deadline> until = {}) {
-        static_cast<void>(wait_unless(n, until, [] { return false; }));
-    }
-    /// As wait, but returns false as soon as `stop()`, which another thread makes true and then calls `nudge`.
-    template <class Stop>
-    bool wait_unless(std::uint64_t n, std::optional<deadline> until, Stop stop) {
-        refuse_if_failed();
-        for (;;) {
-            while (step()) {}
-            if (complete(n)) return true;
-            const std::uint64_t oldest = (std::min)(n, finished_);
-            if (!await(what_is_missing(n), until, stop, [&] { return described(oldest); })) return false;
-        }
-    }
-    void run(const request& r, std::optional<deadline> until = {}) { wait(post(r, until), until); }
-
-  private:
-    struct segment {
-        std::byte* base = nullptr;
-        std::size_t stride = 0;
-        std::size_t bytes = 0;
-    };
-    struct operation {
-        request ask;
-        enum class way : std::uint8_t { waiting, inlined, direct, staged } how = way::waiting;
-        bool read_by_others = false;
-        staging_plan staging;
-        std::uint64_t put = 0, worked = 0, taken = 0;  // chunks of this operation
-        std::uint64_t put_base = 0;                    // chunks of the channel before it
-    };
-    // --- posting ----------------------------------------------------------------------------------------------
-
     void make_room(std::uint64_t n, std::optional<deadline> until) {
         if (n < channel_layout::entries) return;
         const std::uint64_t target = n - channel_layout::entries + 1;  // entry n takes the place of n - 64
@@ -9964,7 +10056,7 @@ class channel : public channel_end<Watch> {
             while (step()) {}
             const std::uint64_t oldest = (std::min)(target - 1, finished_);
             await(
-                finished_ < target ? what_is_missing(target - 1) : need{counter::done, target}, until,
+                finished_ < target ? what_is_missing(target - 1) : everyone(counter::done, target), until,
                 [] { return false; }, [&] { return described(oldest); });
         }
     }
@@ -9996,7 +10088,7 @@ class channel : public channel_end<Watch> {
             return true;
         }
         if (o.how == operation::way::waiting) {
-            if (!all_there({counter::entry, finished_ + 1})) return false;
+            if (!all_there(everyone(counter::entry, finished_ + 1))) return false;
             compare_entries();
             choose_way(o);
         }
@@ -10060,6 +10152,7 @@ class channel : public channel_end<Watch> {
         } else {
             o.how = operation::way::staged;
             o.staging = staging_plan(q, size(), shared_.layout().stage_bytes);
+            o.put = o.worked = o.taken = 0;
             o.put_base = staged_chunks_;
             staged_chunks_ += o.staging.chunks;
         }
@@ -10100,13 +10193,13 @@ class channel : public channel_end<Watch> {
             publish(mine.put, o.put_base + ++o.put);
             any = true;
         }
-        if (o.worked < o.put && all_there({counter::put, o.put_base + o.worked + 1})) {
+        if (o.worked < o.put && all_there(everyone(counter::put, o.put_base + o.worked + 1))) {
             for (std::uint32_t r = 0; r < size(); ++r) sources_[r] = shared_.stage(r, o.worked & 1);
             plan.work(o.ask, o.worked, sources_.data(), shared_.stage(me_, 2 + (o.worked & 1)), me_);
             publish(mine.worked, o.put_base + ++o.worked);
             any = true;
         }
-        if (o.taken < o.worked && all_there({counter::worked, o.put_base + o.taken + 1})) {
+        if (o.taken < o.worked && all_there(everyone(counter::worked, o.put_base + o.taken + 1))) {
             for (std::uint32_t r = 0; r < size(); ++r) sources_[r] = shared_.stage(r, 2 + (o.taken & 1));
             plan.take(o.ask, o.taken, sources_.data(), me_);
             ++o.taken;
@@ -10118,11 +10211,11 @@ class channel : public channel_end<Watch> {
     // --- waiting ----------------------------------------------------------------------------------------------
 
     need what_is_missing(std::uint64_t n) const noexcept {
-        if (finished_ > n) return {counter::done, n + 1};
+        if (finished_ > n) return everyone(counter::done, n + 1);
         const operation& o = local_[finished_ % channel_layout::entries];
-        if (o.how != operation::way::staged) return {counter::entry, finished_ + 1};
-        if (o.taken < o.worked) return {counter::worked, o.put_base + o.taken + 1};
-        return {counter::put, o.put_base + o.worked + 1};
+        if (o.how != operation::way::staged) return everyone(counter::entry, finished_ + 1);
+        if (o.taken < o.worked) return everyone(counter::worked, o.put_base + o.taken + 1);
+        return everyone(counter::put, o.put_base + o.worked + 1);
     }
 
     /// "all_reduce(sum) of 1000 float (operation 12)"
@@ -10825,11 +10918,12 @@ struct shared_segment {
     std::size_t bytes = 0;
 };
 
-/// Blocks of different ranks lie this much off a multiple of the page size. Ranks read the same offset of all
-/// blocks at once, and addresses that agree in their lower 12 bits disturb each other in the first cache and in the
-/// detection of store-to-load conflicts: an all-reduce of 1 MiB took 92 us without this and 16 us with it (2 ranks,
-/// Zen 4). An odd multiple of 256, so 16 ranks all differ.
-inline constexpr std::size_t block_skew = 1280;
+/// How far the blocks of two ranks lie apart: an odd number of pages, for the reason given in channel_layout.hpp.
+/// An all-reduce of 1 MiB took 92 us with blocks 2^28 bytes apart and takes 12.5 us like this; with distances that
+/// are no multiple of a page, one of 25 MiB takes 15 % longer (2 ranks, Zen 4).
+constexpr std::size_t block_stride(std::size_t bytes) noexcept {
+    return (align_up(bytes, page_bytes) / page_bytes | 1) * page_bytes;
+}
 
 template <class Fabric>
 class host_transport : public host_collectives<Fabric> {
@@ -10845,11 +10939,11 @@ class host_transport : public host_collectives<Fabric> {
     using base::base;
 
     /// `n` zeroed elements that the collectives reach without copying. Every rank calls it with the same `n`.
-    /// Memory  256-byte-aligned; belongs to the transport and is freed with it
+    /// Memory  page-aligned; belongs to the transport and is freed with it
     template <movable_bytes T>
     [[nodiscard]] std::span<T> allocate(std::size_t n) {
         const std::size_t bytes = n * sizeof(T);
-        const std::size_t stride = align_up(bytes, page_bytes) + block_skew;
+        const std::size_t stride = block_stride(bytes);
         std::byte* const first = this->fabric_->share(stride * this->size(), stride, "memory");
         this->fabric_->segments().push_back({first, stride, bytes});
         this->channel_->add_segment(first, stride, bytes);

@@ -268,6 +268,26 @@ std::string many_under_way(Transport& t) {
     return {};
 }
 
+/// Small inputs that are copied when the operation begins: more of them under way than there are places.
+template <class Transport>
+std::string small_ones_under_way(Transport& t) {
+    constexpr std::size_t count = 60, n = 100;
+    std::vector<std::vector<float>> data(count, std::vector<float>(n));
+    using completion_type = decltype(t.start_all_reduce(data[0], reduce::sum));
+    for (int round = 0; round < 10; ++round) {
+        std::vector<completion_type> under_way;
+        for (std::size_t k = 0; k < count; ++k)
+            for (std::size_t i = 0; i < n; ++i) data[k][i] = value<float>(t.rank(), i + k);
+        for (std::size_t k = 0; k < count; ++k) under_way.push_back(t.start_all_reduce(data[k], reduce::sum));
+        for (auto& c : under_way) c.wait(trireme::deadline::in(t.timeout()));
+        for (std::size_t k = 0; k < count; ++k)
+            for (std::size_t i = 0; i < n; ++i)
+                if (!same_bits(data[k][i], expected<float, reduce::sum_of>(t.size(), i + k)))
+                    return sentence("small begun all_reduce", "float", n, i);
+    }
+    return {};
+}
+
 /// Operations on a channel and on the transport have sequences of their own: ranks may begin them in any order.
 template <class Transport>
 std::string channels_are_independent(Transport& t) {

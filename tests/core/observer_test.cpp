@@ -21,15 +21,15 @@ struct deaf {};
 }  // namespace
 
 TEST_SUITE("core/observer") {
-    TEST_CASE("a callable that takes an event and cannot throw is an observer") {
-        static_assert(trireme::observer<keeper>);
-        static_assert(!trireme::observer<throws>);
-        static_assert(!trireme::observer<deaf>);
-        static_assert(!trireme::observer<int>);
-        std::vector<std::string> heard;
+TEST_CASE("a callable that takes an event and cannot throw is an observer") {
+    static_assert(trireme::observer<keeper>);
+    static_assert(!trireme::observer<throws>);
+    static_assert(!trireme::observer<deaf>);
+    static_assert(!trireme::observer<int>);
+    std::vector<std::string> heard;
 
-        keeper{&heard}({trireme::severity::warning, "loader", "worker 1 was respawned"});
+    keeper{&heard}({trireme::severity::warning, "loader", "worker 1 was respawned"});
 
-        CHECK(heard == std::vector<std::string>{"loader: worker 1 was respawned"});
-    }
+    CHECK(heard == std::vector<std::string>{"loader: worker 1 was respawned"});
 }
+}  // TEST_SUITE("core/observer")

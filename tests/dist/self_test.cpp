@@ -17,6 +17,7 @@ TEST_CASE("with one rank, every operation returns its input") {
     CHECK(conformance::in_place(t) == "");
     CHECK(conformance::nothing_at_all(t) == "");
     CHECK(conformance::many_under_way(t) == "");
+    CHECK(conformance::small_ones_under_way(t) == "");
     CHECK(conformance::channels_are_independent(t) == "");
     CHECK(conformance::barriers_hold(t) == "");
 }

@@ -35,6 +35,7 @@ TEST_CASE("operations on nothing, many under way, channels, numbers and barriers
     for (const auto n : group_sizes) {
         CHECK(on_processes(n, [](auto& t) { return conformance::nothing_at_all(t); }) == silence(n));
         CHECK(on_processes(n, [](auto& t) { return conformance::many_under_way(t); }) == silence(n));
+        CHECK(on_processes(n, [](auto& t) { return conformance::small_ones_under_way(t); }) == silence(n));
         CHECK(on_processes(n, [](auto& t) { return conformance::channels_are_independent(t); }) == silence(n));
         CHECK(on_processes(n, [](auto& t) { return conformance::numbers(t); }) == silence(n));
         CHECK(on_processes(n, [](auto& t) { return conformance::barriers_hold(t); }) == silence(n));

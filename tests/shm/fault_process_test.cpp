@@ -146,7 +146,10 @@ TEST_CASE("a worker killed right after any of its steps costs nothing: every bat
             CAPTURE(name_of(s));
             CAPTURE(workers);
 
-            const auto out = run(s, without::nothing, workers, 30s);
+            // Whoever never has to wait does not pass the steps of waiting: whether it does is a matter of luck.
+            outcome out;
+            for (int attempt = 0; attempt < 20 && out.died == 0; ++attempt)
+                out = run(s, without::nothing, workers, 30s);
 
             CHECK(out.died == 1);  // the step was passed, and the plan carried out
             CHECK(out.taken == batches);
@@ -234,18 +237,22 @@ TEST_CASE("a consumer killed right after any of its steps leaves no process behi
     for (auto s = step::consumer_requested; s <= step::consumer_stopped; s = step(static_cast<int>(s) + 1)) {
         if (s == step::consumer_raised_floor || s == step::consumer_voided) continue;  // below, with a cancel
         CAPTURE(name_of(s));
-        const test::shared_page<test::death_plan> plan;
-        plan->at.store(static_cast<std::uint32_t>(s));
-        plan->countdown.store(s == step::consumer_stopped ? 1 : 3);
-
-        const auto status = test::in_child([&] {
-            outcome out;
-            train(plan.get(), without::nothing, 2, out, test::within(30s));
-            return out.taken == batches ? 0 : 1;
-        });
+        std::uint32_t died = 0;
+        exit_status status{};
+        for (int attempt = 0; attempt < 20 && died == 0; ++attempt) {  // as above: it may never have to wait
+            const test::shared_page<test::death_plan> plan;
+            plan->at.store(static_cast<std::uint32_t>(s));
+            plan->countdown.store(s == step::consumer_stopped ? 1 : 3);
+            status = test::in_child([&] {
+                outcome out;
+                train(plan.get(), without::nothing, 2, out, test::within(30s));
+                return out.taken == batches ? 0 : 1;
+            });
+            died = plan->died.load();
+        }
 
         CHECK(status == test::killed_by(SIGKILL));
-        CHECK(plan->died.load() == 1);
+        CHECK(died == 1);
         CHECK(test::back_to(before));
     }
     for (const auto s : {step::consumer_raised_floor, step::consumer_voided}) {

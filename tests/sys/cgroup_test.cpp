@@ -37,7 +37,7 @@ constexpr layout layouts[] = {
     {"v2, a path out of the namespace stays inside the mount",
      "proc/self/cgroup=0::/../../other|sys/fs/cgroup/cpu.max=max 100000", none, false},
     {"v2, and finds the limit at the mount",
-     "proc/self/cgroup=0::/../../other|sys/fs/cgroup/cpu.max=150000 100000|sys/fs/other/cpu.max=50000 100000", 1.5,
+     "proc/self/cgroup=0::/../../other|sys/fs/cgroup/cpu.max=150000 100000|sys/other/cpu.max=50000 100000", 1.5,
      false},
     {"v2, colons in the name of the group",
      "proc/self/cgroup=0::/sys.slice/a:b.scope|sys/fs/cgroup/sys.slice/a:b.scope/cpu.max=400000 100000", 4.0,

@@ -19,11 +19,11 @@ enum class on_error : std::uint32_t {
 
 /// Options of a `loader`, filled by designated initialisers; every default is a sensible one.
 struct loader_options {
-    std::uint32_t batch_size = 1;                                  ///< rows of a batch, per rank
-    std::uint64_t seed = 0;                                        ///< of the order and of the samples' generators
-    trireme::shard shard = {};                                     ///< this rank's share: world.shard()
-    trireme::tail tail = trireme::tail::pad;                       ///< of the last global batch
-    std::uint32_t prefetch = 0;                                    ///< slots; 0: 16 MiB worth, 8 to 256
+    std::uint32_t batch_size = 1;             ///< rows of a batch, per rank
+    std::uint64_t seed = 0;                   ///< of the order and of the samples' generators
+    trireme::shard shard = {};                ///< this rank's share: world.shard()
+    trireme::tail tail = trireme::tail::pad;  ///< of the last global batch
+    std::uint32_t prefetch = 0;               ///< slots; 0: 4 MiB worth, 4 to 64, 2 a worker and 1
     std::chrono::nanoseconds timeout = std::chrono::seconds(120);  ///< for one batch
     std::chrono::nanoseconds grace = std::chrono::seconds(3);      ///< for workers to leave at shutdown
     trireme::on_error on_error = trireme::on_error::raise;

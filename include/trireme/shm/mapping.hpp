@@ -7,8 +7,8 @@
 
 #include <cstddef>
 
-#include <boost/interprocess/mapped_region.hpp>
 #include <sys/mman.h>
+#include <boost/interprocess/mapped_region.hpp>
 
 namespace trireme {
 

@@ -21,6 +21,9 @@
 #include <utility>
 #include <vector>
 
+#include <sched.h>
+#include <unistd.h>
+
 namespace trireme {
 
 /// In which order the consumer gets batches.
@@ -286,6 +289,13 @@ class ring {
                     cpu_relax();
                 }
             } while (!enough.passed());
+        } else {
+            // Whoever makes the batch may be waiting for this very core: giving it away costs less than being
+            // woken.
+            for (int i = 0; i < 16; ++i) {
+                ::sched_yield();
+                if (there()) return;
+            }
         }
         auto& control = memory().control();
         for (;;) {

@@ -7,6 +7,7 @@
 #include <trireme/sys/affinity.hpp>
 #include <trireme/threads/cpu_budget.hpp>
 #include <trireme/threads/detail/team.hpp>
+#include <trireme/threads/local_ranks.hpp>
 #include <trireme/threads/placement.hpp>
 #include <trireme/threads/pool_options.hpp>
 
@@ -50,7 +51,8 @@ inline message bad_pool_cpus(std::size_t sets, unsigned threads) {
 /// Crash      in a child of fork() the destructor waits for nobody
 class alignas(cache_line) pool {
   public:
-    /// As many threads as this process may use CPUs (cpu_budget), bound to no single one of them.
+    /// As many threads as this process may use CPUs (cpu_budget), divided by the ranks of the job on this host;
+    /// bound to no single CPU.
     pool() : pool(pool_options{}) {}
 
     /// Throws  usage_error for less than 1 thread
@@ -61,7 +63,7 @@ class alignas(cache_line) pool {
     /// Threads on CPUs chosen by a policy from those of the process: `pool{placement::compact{}}`.
     /// Throws  usage_error for what the policy cannot do
     template <placement_policy Placement>
-    explicit pool(const Placement& how) : pool(how, cpu_budget::discover().compute()) {}
+    explicit pool(const Placement& how) : pool(how, default_threads()) {}
     template <placement_policy Placement, std::integral Count>
     pool(const Placement& how, Count threads)
         : pool(pool_options{.threads = counted(threads), .cpus = how.cpus_for(process_cpus(), counted(threads))}) {}
@@ -69,7 +71,7 @@ class alignas(cache_line) pool {
     /// Throws  usage_error naming the CPUs that the process may not use, or that the sets are not one a thread
     explicit pool(pool_options options) : options_(std::move(options)) {
         if (options_.threads == 0 || options_.cores == 0) {
-            const auto budget = cpu_budget::discover().compute();
+            const auto budget = default_threads();
             if (options_.threads == 0)
                 options_.threads = options_.cpus.empty() ? budget : static_cast<unsigned>(options_.cpus.size());
             if (options_.cores == 0) options_.cores = budget;
@@ -106,6 +108,8 @@ class alignas(cache_line) pool {
 
   private:
     friend struct detail::pool_access;
+
+    static unsigned default_threads() { return (std::max)(1U, cpu_budget::discover().compute() / local_ranks()); }
 
     template <std::integral Count>
     static unsigned counted(Count n) {

@@ -33,8 +33,10 @@ template <watch Watch>
 class channel : public channel_end<Watch> {
     using end = channel_end<Watch>;
     using end::all_there;
+    using end::announce;
     using end::await;
     using end::done_everywhere;
+    using end::everyone;
     using end::fail;
     using end::me_;
     using end::publish;
@@ -59,13 +61,71 @@ class channel : public channel_end<Watch> {
     }
 
     /// Publishes an operation and returns its number. Waits only when 64 of them are in flight.
-    std::uint64_t post(const request& r, std::optional<deadline> until = {}) {
+    std::uint64_t post(const request& r) {
+        const std::uint64_t n = put_down(r, {});
+        announce();
+        return n;
+    }
+
+    /// Does what can be done now, without waiting. True when an operation got further.
+    bool progress() {
+        refuse_if_failed();
+        bool any = false;
+        while (step()) any = true;
+        announce();
+        return any;
+    }
+    /// True when operation `n` is over on this rank: its result is there, and nobody touches its memory any more.
+    bool complete(std::uint64_t n) noexcept {
+        if (finished_ <= n) return false;
+        if (size() == 1) return true;
+        if (posted_ - n > channel_layout::entries) return true;  // its entry was reused, so everybody was done
+        return !local_[n % channel_layout::entries].read_by_others || done_everywhere(n + 1);
+    }
+    void wait(std::uint64_t n, std::optional<deadline> until = {}) {
+        static_cast<void>(wait_unless(n, until, [] { return false; }));
+    }
+    /// As wait, but returns false as soon as `stop()`, which another thread makes true and then calls `nudge`.
+    template <class Stop>
+    bool wait_unless(std::uint64_t n, std::optional<deadline> until, Stop stop) {
+        refuse_if_failed();
+        for (;;) {
+            while (step()) {}
+            if (complete(n)) {
+                announce();
+                return true;
+            }
+            const std::uint64_t oldest = (std::min)(n, finished_);
+            if (!await(what_is_missing(n), until, stop, [&] { return described(oldest); })) return false;
+        }
+    }
+    void run(const request& r, std::optional<deadline> until = {}) { wait(put_down(r, until), until); }
+
+  private:
+    struct segment {
+        std::byte* base = nullptr;
+        std::size_t stride = 0;
+        std::size_t bytes = 0;
+    };
+    struct operation {
+        request ask;
+        enum class way : std::uint8_t { waiting, inlined, direct, staged } how = way::waiting;
+        bool read_by_others = false;
+        staging_plan staging;
+        std::uint64_t put = 0, worked = 0, taken = 0;  // chunks of this operation
+        std::uint64_t put_base = 0;                    // chunks of the channel before it
+    };
+
+    // --- posting ----------------------------------------------------------------------------------------------
+
+    std::uint64_t put_down(const request& r, std::optional<deadline> until) {
         refuse_if_failed();
         const std::uint64_t n = posted_;
         make_room(n, until);
         operation& o = local_[n % channel_layout::entries];
-        o = operation{};
         o.ask = r;
+        o.how = operation::way::waiting;
+        o.read_by_others = false;
         op_entry& e = shared_.entry(me_, n);
         e.signature = r.signature.packed();
         e.count = r.count;
@@ -85,53 +145,6 @@ class channel : public channel_end<Watch> {
         publish(e.seq, n + 1);  // (A)
         return n;
     }
-
-    /// Does what can be done now, without waiting. True when an operation got further.
-    bool progress() {
-        refuse_if_failed();
-        bool any = false;
-        while (step()) any = true;
-        return any;
-    }
-    /// True when operation `n` is over on this rank: its result is there, and nobody touches its memory any more.
-    bool complete(std::uint64_t n) noexcept {
-        if (finished_ <= n) return false;
-        if (size() == 1) return true;
-        if (posted_ - n > channel_layout::entries) return true;  // its entry was reused, so everybody was done
-        return !local_[n % channel_layout::entries].read_by_others || done_everywhere(n + 1);
-    }
-    void wait(std::uint64_t n, std::optional<deadline> until = {}) {
-        static_cast<void>(wait_unless(n, until, [] { return false; }));
-    }
-    /// As wait, but returns false as soon as `stop()`, which another thread makes true and then calls `nudge`.
-    template <class Stop>
-    bool wait_unless(std::uint64_t n, std::optional<deadline> until, Stop stop) {
-        refuse_if_failed();
-        for (;;) {
-            while (step()) {}
-            if (complete(n)) return true;
-            const std::uint64_t oldest = (std::min)(n, finished_);
-            if (!await(what_is_missing(n), until, stop, [&] { return described(oldest); })) return false;
-        }
-    }
-    void run(const request& r, std::optional<deadline> until = {}) { wait(post(r, until), until); }
-
-  private:
-    struct segment {
-        std::byte* base = nullptr;
-        std::size_t stride = 0;
-        std::size_t bytes = 0;
-    };
-    struct operation {
-        request ask;
-        enum class way : std::uint8_t { waiting, inlined, direct, staged } how = way::waiting;
-        bool read_by_others = false;
-        staging_plan staging;
-        std::uint64_t put = 0, worked = 0, taken = 0;  // chunks of this operation
-        std::uint64_t put_base = 0;                    // chunks of the channel before it
-    };
-    // --- posting ----------------------------------------------------------------------------------------------
-
     void make_room(std::uint64_t n, std::optional<deadline> until) {
         if (n < channel_layout::entries) return;
         const std::uint64_t target = n - channel_layout::entries + 1;  // entry n takes the place of n - 64
@@ -143,7 +156,7 @@ class channel : public channel_end<Watch> {
             while (step()) {}
             const std::uint64_t oldest = (std::min)(target - 1, finished_);
             await(
-                finished_ < target ? what_is_missing(target - 1) : need{counter::done, target}, until,
+                finished_ < target ? what_is_missing(target - 1) : everyone(counter::done, target), until,
                 [] { return false; }, [&] { return described(oldest); });
         }
     }
@@ -175,7 +188,7 @@ class channel : public channel_end<Watch> {
             return true;
         }
         if (o.how == operation::way::waiting) {
-            if (!all_there({counter::entry, finished_ + 1})) return false;
+            if (!all_there(everyone(counter::entry, finished_ + 1))) return false;
             compare_entries();
             choose_way(o);
         }
@@ -239,6 +252,7 @@ class channel : public channel_end<Watch> {
         } else {
             o.how = operation::way::staged;
             o.staging = staging_plan(q, size(), shared_.layout().stage_bytes);
+            o.put = o.worked = o.taken = 0;
             o.put_base = staged_chunks_;
             staged_chunks_ += o.staging.chunks;
         }
@@ -279,13 +293,13 @@ class channel : public channel_end<Watch> {
             publish(mine.put, o.put_base + ++o.put);
             any = true;
         }
-        if (o.worked < o.put && all_there({counter::put, o.put_base + o.worked + 1})) {
+        if (o.worked < o.put && all_there(everyone(counter::put, o.put_base + o.worked + 1))) {
             for (std::uint32_t r = 0; r < size(); ++r) sources_[r] = shared_.stage(r, o.worked & 1);
             plan.work(o.ask, o.worked, sources_.data(), shared_.stage(me_, 2 + (o.worked & 1)), me_);
             publish(mine.worked, o.put_base + ++o.worked);
             any = true;
         }
-        if (o.taken < o.worked && all_there({counter::worked, o.put_base + o.taken + 1})) {
+        if (o.taken < o.worked && all_there(everyone(counter::worked, o.put_base + o.taken + 1))) {
             for (std::uint32_t r = 0; r < size(); ++r) sources_[r] = shared_.stage(r, 2 + (o.taken & 1));
             plan.take(o.ask, o.taken, sources_.data(), me_);
             ++o.taken;
@@ -297,11 +311,11 @@ class channel : public channel_end<Watch> {
     // --- waiting ----------------------------------------------------------------------------------------------
 
     need what_is_missing(std::uint64_t n) const noexcept {
-        if (finished_ > n) return {counter::done, n + 1};
+        if (finished_ > n) return everyone(counter::done, n + 1);
         const operation& o = local_[finished_ % channel_layout::entries];
-        if (o.how != operation::way::staged) return {counter::entry, finished_ + 1};
-        if (o.taken < o.worked) return {counter::worked, o.put_base + o.taken + 1};
-        return {counter::put, o.put_base + o.worked + 1};
+        if (o.how != operation::way::staged) return everyone(counter::entry, finished_ + 1);
+        if (o.taken < o.worked) return everyone(counter::worked, o.put_base + o.taken + 1);
+        return everyone(counter::put, o.put_base + o.worked + 1);
     }
 
     /// "all_reduce(sum) of 1000 float (operation 12)"

@@ -65,6 +65,11 @@ struct channel_layout {
     static constexpr std::uint32_t entries = 64;         ///< operations in flight
     static constexpr std::uint32_t payload_slots = 16;   ///< of them with a small payload
     static constexpr std::size_t payload_bytes = 4_KiB;  ///< what counts as small
+    // The parts of different ranks do not lie a power of two apart: ranks work at the same offset of all of them at
+    // once, and a cache that is indexed by address bits would hold only few of them.
+    static constexpr std::size_t skew = 1280;
+    static constexpr std::size_t ring_stride = entries * sizeof(op_entry) + skew;
+    static constexpr std::size_t payload_stride = payload_slots * payload_bytes + skew;
     static constexpr std::uint64_t magic = 0x656e6e6168437274ULL;
 
     std::uint32_t ranks = 1;
@@ -76,10 +81,11 @@ struct channel_layout {
         counters = align_up(sizeof(channel_header), flag_line);
         bells = counters + ranks * sizeof(rank_counters);
         rings = bells + ranks * sizeof(rank_bell);
-        payloads = align_up(rings + std::size_t{ranks} * entries * sizeof(op_entry), page_bytes);
-        stages = payloads + std::size_t{ranks} * payload_slots * payload_bytes;
-        total = align_up(stages + std::size_t{ranks} * 4 * stage_bytes, page_bytes);
+        payloads = align_up(rings + ranks * ring_stride, page_bytes);
+        stages = payloads + ranks * payload_stride;
+        total = align_up(stages + ranks * std::size_t{4} * stage_stride(), page_bytes);
     }
+    constexpr std::size_t stage_stride() const noexcept { return stage_bytes + skew; }
     constexpr std::uint64_t hash() const noexcept {
         return hasher{}
             .add(version.major_part)

@@ -22,18 +22,17 @@ class channel_memory {
         return reinterpret_cast<rank_bell*>(base_ + layout_.bells)[r];
     }
     op_entry& entry(std::uint32_t r, std::uint64_t n) const noexcept {
-        return reinterpret_cast<op_entry*>(
-            base_ + layout_.rings)[r * channel_layout::entries + n % channel_layout::entries];
+        std::byte* const ring = base_ + layout_.rings + r * channel_layout::ring_stride;
+        return reinterpret_cast<op_entry*>(ring)[n % channel_layout::entries];
     }
     /// Where the small input of operation n lies: in its entry, or in a slot of its own.
     std::byte* payload(std::uint32_t r, std::uint64_t n, std::size_t bytes) const noexcept {
         if (bytes <= op_entry::inline_bytes) return entry(r, n).bytes;
-        return base_ + layout_.payloads +
-               (r * std::size_t{channel_layout::payload_slots} + n % channel_layout::payload_slots) *
-                   channel_layout::payload_bytes;
+        return base_ + layout_.payloads + r * channel_layout::payload_stride +
+               n % channel_layout::payload_slots * channel_layout::payload_bytes;
     }
     std::byte* stage(std::uint32_t r, std::uint64_t slot) const noexcept {
-        return base_ + layout_.stages + (r * std::size_t{4} + slot) * layout_.stage_bytes;
+        return base_ + layout_.stages + (r * std::size_t{4} + slot) * layout_.stage_stride();
     }
 
   private:

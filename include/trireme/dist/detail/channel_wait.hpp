@@ -18,6 +18,7 @@
 #include <trireme/dist/detail/channel_layout.hpp>
 #include <trireme/dist/detail/channel_memory.hpp>
 #include <trireme/dist/detail/failure.hpp>
+#include <trireme/dist/detail/full_fence.hpp>
 #include <trireme/dist/detail/say.hpp>
 #include <trireme/dist/detail/watch.hpp>
 #include <trireme/sys/futex.hpp>
@@ -68,40 +69,52 @@ class channel_end {
 
   protected:
     enum class counter : std::uint8_t { entry, done, put, worked };
+    /// A word of every rank, and the value that all of them must reach.
     struct need {
-        counter what = counter::entry;
+        const std::byte* first = nullptr;  // of rank 0
+        std::size_t stride = 0;
         std::uint64_t target = 0;
+        bool joined = false;  // whether who lacks it has joined the operation already
     };
 
     // --- what there is to see ---------------------------------------------------------------------------------
 
-    std::uint64_t seen(counter c, std::uint32_t r, std::uint64_t target) const noexcept {
-        // seq_cst throughout: a waiter that has stored `parked` must see whatever was published before (P).
+    need everyone(counter c, std::uint64_t target) const noexcept {
+        const auto at = [](const std::atomic<std::uint64_t>& word) {
+            return reinterpret_cast<const std::byte*>(&word);
+        };
+        const rank_counters& first = shared_.counters(0);
         switch (c) {
             case counter::entry:
-                return shared_.entry(r, target - 1).seq.load(std::memory_order_seq_cst);
+                return {at(shared_.entry(0, target - 1).seq), channel_layout::ring_stride, target, false};
             case counter::done:
-                return shared_.counters(r).done.load(std::memory_order_seq_cst);
+                return {at(first.done), sizeof(rank_counters), target, true};
             case counter::put:
-                return shared_.counters(r).put.load(std::memory_order_seq_cst);
+                return {at(first.put), sizeof(rank_counters), target, true};
             case counter::worked:
                 break;
         }
-        return shared_.counters(r).worked.load(std::memory_order_seq_cst);
+        return {at(first.worked), sizeof(rank_counters), target, true};
+    }
+    static std::uint64_t seen(const need& w, std::uint32_t r) noexcept {
+        // seq_cst: a waiter that has stored `parked` must see whatever was published before (P).
+        return reinterpret_cast<const std::atomic<std::uint64_t>*>(w.first + r * w.stride)
+            ->load(std::memory_order_seq_cst);
     }
     /// The first rank that is not there yet, or size().
-    std::uint32_t first_missing(need w) const noexcept {
+    std::uint32_t first_missing(const need& w) const noexcept {
         const std::uint32_t ranks = size();
-        for (std::uint32_t r = 0; r < ranks; ++r)
-            if (seen(w.what, r, w.target) < w.target) return r;
-        return ranks;
+        std::uint32_t r = 0;
+        while (r < ranks && seen(w, r) >= w.target) ++r;
+        return r;
     }
-    bool all_there(need w) const noexcept { return first_missing(w) == size(); }
+    bool all_there(const need& w) const noexcept { return first_missing(w) == size(); }
     bool done_everywhere(std::uint64_t target) noexcept {
         if (done_by_all_ >= target) return true;
+        const need w = everyone(counter::done, target);
         std::uint64_t least = ~std::uint64_t{0};
         for (std::uint32_t r = 0; r < size(); ++r) {
-            const auto d = seen(counter::done, r, 0);
+            const auto d = seen(w, r);
             if (d < target) return false;
             least = (std::min)(least, d);
         }
@@ -111,13 +124,19 @@ class channel_end {
 
     // --- publishing -------------------------------------------------------------------------------------------
 
+    /// Lets every rank that looks see it. Those that sleep are told by `announce`, which is due before this rank
+    /// sleeps itself or returns to its caller: an operation between ranks that spin pays for one fence, not for
+    /// two.
     void publish(std::atomic<std::uint64_t>& word, std::uint64_t value) noexcept {
-        word.store(value, std::memory_order_seq_cst);
-        for (std::uint32_t r = 0; r < size(); ++r) {
-            if (r == me_) continue;
-            // (P) pairs with the waiter's store of `parked`: one of the two sees the other.
-            if (shared_.bell(r).parked.load(std::memory_order_seq_cst) == me_ + 1) ring(r);
-        }
+        word.store(value, std::memory_order_release);
+        unannounced_ = true;
+    }
+    void announce() noexcept {
+        if (!unannounced_) return;
+        unannounced_ = false;
+        full_fence();  // (P) pairs with the waiter's store of `parked`: one of the two sees the other
+        for (std::uint32_t r = 0; r < size(); ++r)
+            if (r != me_ && shared_.bell(r).parked.load(std::memory_order_seq_cst) == me_ + 1) ring(r);
     }
     void ring(std::uint32_t r) noexcept {
         shared_.bell(r).bell.fetch_add(1, std::memory_order_seq_cst);
@@ -133,7 +152,13 @@ class channel_end {
     /// True when every rank has got to `w`; false on `stop()`; throws when it is in vain. `what()` says for what it
     /// is.
     template <class Stop, class What>
-    bool await(need w, std::optional<deadline> until, Stop stop, What what) {
+    bool await(const need& w, std::optional<deadline> until, Stop stop, What what) {
+        // A peer is often a few cache misses behind.
+        for (int i = 0; settings_.spin.count() > 0 && i < 32; ++i) {
+            if (all_there(w)) return true;
+            cpu_relax();
+        }
+        announce();
         if (settings_.spin.count() > 0 && spin_for(w, stop)) return all_there(w);
         const auto start = deadline::clock::now();
         const deadline end = until ? *until : deadline::in(settings_.timeout);
@@ -162,14 +187,10 @@ class channel_end {
             }
         }
     }
-    std::uint32_t first_of(need w) const noexcept { return (std::min)(first_missing(w), size() - 1); }
+    std::uint32_t first_of(const need& w) const noexcept { return (std::min)(first_missing(w), size() - 1); }
 
     template <class Stop>
-    bool spin_for(need w, Stop stop) const noexcept {
-        for (int i = 0; i < 64; ++i) {
-            if (all_there(w)) return true;
-            cpu_relax();
-        }
+    bool spin_for(const need& w, Stop stop) const noexcept {
         const auto end = deadline::clock::now() + settings_.spin;
         do {
             for (int i = 0; i < 64; ++i) {
@@ -183,22 +204,22 @@ class channel_end {
 
     /// Is there still hope? Throws if not.
     template <class What>
-    void look(need w, bool ended, std::chrono::nanoseconds waited, What what) {
+    void look(const need& w, bool ended, std::chrono::nanoseconds waited, What what) {
         if (auto cause = watch_->cause()) fail(std::move(*cause));
         std::vector<std::uint32_t> missing, gone;
         for (std::uint32_t r = 0; r < size(); ++r) {
-            if (seen(w.what, r, w.target) >= w.target) continue;
+            if (seen(w, r) >= w.target) continue;
             const auto how = shared_.bell(r).left.load(std::memory_order_seq_cst);
             const bool left = how == 1 || (how == 2 && waited > std::chrono::seconds(1));
             auto end = watch_->dead(r);
             // It may have finished this operation between our last look and its end: then that is no failure.
-            if ((left || end) && seen(w.what, r, w.target) >= w.target) continue;
+            if ((left || end) && seen(w, r) >= w.target) continue;
             missing.push_back(r);
-            if (end) fail(watch_->first(say::peer_ended(r, *end, what(), w.what != counter::entry)));
+            if (end) fail(watch_->first(say::peer_ended(r, *end, what(), w.joined)));
             if (left) gone.push_back(r);
         }
         if (!gone.empty()) fail(watch_->first(say::peer_left(gone, what())));
-        if (ended && !missing.empty()) fail(say::nobody_came(missing, w.what != counter::entry, what(), waited));
+        if (ended && !missing.empty()) fail(say::nobody_came(missing, w.joined, what(), waited));
     }
 
     // --- failing ----------------------------------------------------------------------------------------------
@@ -226,6 +247,7 @@ class channel_end {
 
   private:
     Watch* watch_;
+    bool unannounced_ = false;
     std::uint64_t done_by_all_ = 0;  // a lower bound of what all ranks are done with
     std::optional<failure> failure_;
     int exceptions_at_birth_ = std::uncaught_exceptions();

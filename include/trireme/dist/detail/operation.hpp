@@ -3,6 +3,7 @@
 // functions over memory: no waiting, no sharing.
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -34,11 +35,12 @@ struct slice {
     constexpr std::size_t count() const noexcept { return end - begin; }
 };
 /// The elements that rank `r` owns: whole cache lines, so that two ranks never write to one line of a buffer.
+/// `width` is a power of two.
 constexpr slice slice_of(std::size_t count, std::size_t width, std::uint32_t r, std::uint32_t ranks) noexcept {
-    const std::size_t line = cache_line / width;
-    const std::size_t lines = (count + line - 1) / line;
-    const auto border = [&](std::uint32_t i) { return (std::min)(count, lines * i / ranks * line); };
-    return {border(r), border(r + 1)};
+    const int shift = std::countr_zero(cache_line) - std::countr_zero(width);
+    const std::size_t lines = (count + (std::size_t{1} << shift) - 1) >> shift;
+    const auto border = [&](std::size_t i) { return (std::min)(count, (lines * i / ranks) << shift); };
+    return {r == 0 ? 0 : border(r), r + 1 == ranks ? count : border(r + 1)};
 }
 
 inline void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {

@@ -13,8 +13,10 @@
 #include <trireme/sys/clock.hpp>
 #include <trireme/sys/thread.hpp>
 #include <trireme/sys/wait.hpp>
+#include <trireme/threads/detail/first_exception.hpp>
 #include <trireme/threads/detail/fork_count.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -23,7 +25,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -42,26 +43,6 @@ inline message forked_inside_a_loop(unsigned helper) {
             "leave the child by exec or _exit, or fork outside of loop bodies"};
 }
 }  // namespace say
-
-/// The first exception of a loop, for the thread that waits for it.
-class first_exception {
-  public:
-    /// In a handler: keeps the exception if it is the first, and tells the others to stop.
-    void keep() noexcept {
-        if (!stopped_.exchange(true, std::memory_order_acq_rel)) thrown_ = std::current_exception();
-    }
-    bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
-    /// After all parts have ended: throws what was kept, if anything, and is as new.
-    void rethrow() {
-        if (!stopped()) return;
-        stopped_.store(false, std::memory_order_relaxed);
-        std::rethrow_exception(std::exchange(thrown_, nullptr));
-    }
-
-  private:
-    std::atomic<bool> stopped_{false};
-    std::exception_ptr thrown_;  // written by whoever set the flag first, read after the join
-};
 
 class team {
   public:
@@ -111,12 +92,12 @@ class team {
         part_ = part;
         std::memcpy(job_, &job, sizeof job);
         const auto loop = ++loop_;
-        word_.store(pack(loop, n), std::memory_order_seq_cst);  // (A) publishes the job; (S) before `asleep_`
-        const bool some_slept = wake_sleepers(n);
+        word_.store(pack(loop, n), std::memory_order_seq_cst);  // (A) publishes the job; (S) before `asleep`
+        const bool some_late = wake_sleepers(n);
         part(*this, 0, n);
         // A helper that was awake has begun by now, or does within half a microsecond. Looking without a pause in
         // between is rude to a neighbour on the same core, and short.
-        patience left = some_slept ? patience{1, 0} : patience{400, 64};
+        patience left = some_late ? patience{1, 0} : patience{400, 64};
         for (unsigned k = 1; k < n; ++k) {
             const auto& done = seats_[k]->done;
             while (left.looks > 0 && done.load(std::memory_order_acquire) != loop) --left.looks;  // (C)
@@ -235,8 +216,8 @@ class team {
     /// Waits until the word differs from `seen`: spins for the budget, by time, then sleeps.
     std::uint64_t next_word(unsigned k, std::uint64_t seen, idle_clock& idle) noexcept {
         const auto spin = spin_ns_.load(std::memory_order_relaxed);
-        for (;;) {
-            for (int i = 0; i < 64; ++i) {
+        for (int polls = 64;; polls = (std::min)(2 * polls, 1024)) {  // a look at the clock delays the answer
+            for (int i = 0; i < polls; ++i) {
                 const auto now = word_.load(std::memory_order_acquire);  // (A) pairs with run
                 if (now != seen) return now;
                 if (spin <= 0) break;
@@ -244,31 +225,40 @@ class team {
             }
             if (idle.longer_than(spin)) break;
         }
-        auto& asleep = asleep_[k / 64];
+        auto& [asleep, rising] = naps_[k / 64];
         const std::uint64_t mine = std::uint64_t{1} << (k % 64);
-        asleep.fetch_or(mine, std::memory_order_seq_cst);  // (S) before the look at the word below
-        std::uint64_t now = 0;
         for (;;) {
+            // (W) The bell is read before the bit is set: whoever takes the bit away rings afterwards, so either
+            // the futex finds another value or the sleeper is woken.
             const auto bell = bell_.load(std::memory_order_acquire);
-            now = word_.load(std::memory_order_seq_cst);  // (S) either this sees the new word, or run sees the bit
-            if (now != seen) break;
-            ::syscall(SYS_futex, &bell_, FUTEX_WAIT_BITSET_PRIVATE, bell, nullptr, nullptr, wake_bit(k));
+            asleep.fetch_or(mine, std::memory_order_seq_cst);   // (S) before the look at the word below
+            if (word_.load(std::memory_order_seq_cst) == seen)  // (S) this sees the new word, or run sees the bit
+                ::syscall(SYS_futex, &bell_, FUTEX_WAIT_BITSET_PRIVATE, bell, nullptr, nullptr, wake_bit(k));
+            // If the bit is gone the caller has taken it, and toggles `rising` once, as this does: in either order
+            // the two leave it as it was.
+            if ((asleep.fetch_and(~mine, std::memory_order_acq_rel) & mine) == 0)
+                rising.fetch_xor(mine, std::memory_order_relaxed);
+            if (const auto now = word_.load(std::memory_order_acquire); now != seen) return now;
         }
-        asleep.fetch_and(~mine, std::memory_order_relaxed);
-        return now;
     }
 
-    /// Wakes those of the helpers 1 .. n-1 that sleep; no system call if none does.
+    /// Wakes those of the helpers 1 .. n-1 that sleep; no system call if none does. Whether one of them is not up
+    /// yet, from this wake or an earlier one: it may take a while when its CPU has other work.
     bool wake_sleepers(unsigned n) noexcept {
         std::uint32_t bits = 0;
+        std::uint64_t late = 0;
         for (unsigned from = 0; from < n; from += 64) {
-            auto found = asleep_[from / 64].load(std::memory_order_seq_cst);  // (S)
-            if (n - from < 64) found &= (std::uint64_t{1} << (n - from)) - 1;
-            bits |= static_cast<std::uint32_t>(found) | static_cast<std::uint32_t>(found >> 32);
+            auto& [asleep, rising] = naps_[from / 64];
+            const auto among = n - from < 64 ? (std::uint64_t{1} << (n - from)) - 1 : ~std::uint64_t{0};
+            if (auto found = asleep.load(std::memory_order_seq_cst) & among; found != 0) {  // (S)
+                found &= asleep.fetch_and(~found, std::memory_order_acq_rel);  // (W) each nap is ended by one wake
+                rising.fetch_xor(found, std::memory_order_relaxed);
+                bits |= static_cast<std::uint32_t>(found) | static_cast<std::uint32_t>(found >> 32);
+            }
+            late |= rising.load(std::memory_order_relaxed) & among;
         }
-        if (bits == 0) return false;
-        ring(bits);
-        return true;
+        if (bits != 0) ring(bits);
+        return late != 0;
     }
     [[gnu::noinline]] void ring(std::uint32_t bits) noexcept {
         bell_.fetch_add(1, std::memory_order_release);
@@ -323,7 +313,11 @@ class team {
 
     // Rarely written: only when somebody throws or goes to sleep.
     alignas(flag_line) first_exception error_;
-    std::array<std::atomic<std::uint64_t>, most_threads / 64> asleep_{};
+    struct nap {
+        std::atomic<std::uint64_t> asleep{0};  // helpers that sleep, or are about to, and were not woken yet
+        std::atomic<std::uint64_t> rising{0};  // helpers that were woken and have not noticed yet
+    };
+    std::array<nap, most_threads / 64> naps_{};
     std::atomic<std::uint32_t> awaited_{0};   // the participant whose end the sleeping caller waits for
     std::atomic<std::uint32_t> bell_{0};      // helpers sleep on this
     std::atomic<std::uint32_t> finished_{0};  // the caller sleeps on this
