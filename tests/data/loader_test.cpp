@@ -51,6 +51,18 @@ TEST_CASE("every engine that stays here yields the same bytes, with 1, 2 and 4 w
     }
 }
 
+TEST_CASE("batches of any number of parts and bytes are made whole by every engine") {
+    for (const std::uint32_t parts : {0U, 1U, 3U, 8U}) {
+        for (const std::uint32_t rows : {1U, 8U, 20'000U}) {
+            loader alone{scripted{50'000}, engine::caller{}, {.batch_size = rows, .timeout = 5s, .parts = parts}};
+            loader pair{scripted{50'000}, engine::threads{2}, {.batch_size = rows, .timeout = 5s, .parts = parts}};
+            alone.start(0);
+            pair.start(0);
+            for (int i = 0; i < 3; ++i) CHECK(test::bytes_of(alone.next()) == test::bytes_of(pair.next()));
+        }
+    }
+}
+
 TEST_CASE("without an order the samples come as they lie") {
     loader l{scripted{10}, {.batch_size = 4, .tail = tail::exact}};
 

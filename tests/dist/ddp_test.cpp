@@ -301,6 +301,7 @@ TEST_CASE("buckets are reduced before the last gradient is ready") {
         // The last layer of backward takes its time: the first two buckets are full.
         const auto until = deadline::in(20s);
         while (d.reduced() < 2 && !until.passed()) d.progress();
+        if (d.reduced() != 2) return std::string("nothing happens during backward");
         d.ready(0);
         d.finish();
         if (d.stats().bucket_count != 3) return std::string("not three buckets");
@@ -310,6 +311,25 @@ TEST_CASE("buckets are reduced before the last gradient is ready") {
     });
 
     CHECK(said == silence(4));
+}
+TEST_CASE(
+    "in the caller, ready() alone starts a bucket, reduces this rank's share of it and sees that it is over") {
+    const auto said = on_threads(2, [](thread_transport& t) {
+        ddp d{std::move(t), six(), small_buckets};
+        d.ready(5);
+        d.ready(4);  // bucket 0 is full
+        d.group().barrier();
+        d.ready(3);  // all have started it
+        d.group().barrier();
+        d.ready(2);  // all have done their share
+        const auto over = d.reduced();
+        d.ready(1);
+        d.ready(0);
+        d.finish();
+        return over == 1 ? std::string() : std::to_string(over) + " buckets were over";
+    });
+
+    CHECK(said == silence(2));
 }
 TEST_CASE("inside no_sync gradients add up on the rank, and the next step sends the sum") {
     const auto said = with_each_progress(2, [](thread_transport t, auto how) {

@@ -229,7 +229,7 @@ class loader {
             (std::min)({std::uint64_t{64}, 4_MiB / stride, (std::max)(std::uint64_t{8}, steps)});
         r.geometry.slots = o.prefetch != 0 ? o.prefetch : static_cast<std::uint32_t>((std::max)(least, by_bytes));
         // A part of a small batch is made sooner than it is claimed.
-        const std::uint32_t shares = r.geometry.payload_bytes < 256_KiB ? workers : 2 * workers;
+        const std::uint32_t shares = workers == 1 || r.geometry.payload_bytes < 256_KiB ? workers : 2 * workers;
         const std::uint32_t wanted = o.parts != 0 ? o.parts : shares;
         r.geometry.parts = (std::min)({wanted, max_parts, o.batch_size});
         r.order = o.delivery;

@@ -33,7 +33,10 @@ struct caller {
         /// Makes the batch that is taken next, unless it is there.
         void help() {
             part_claim claim;
-            if (worker_.try_claim(claim)) maker_.make(worker_, claim);
+            while (worker_.try_claim(claim)) {
+                maker_.make(worker_, claim);
+                if (worker_.memory().complete(claim.batch)) return;
+            }
         }
         void watch() const noexcept {}
         bool ready() const noexcept { return true; }
