@@ -125,7 +125,7 @@ def bound_of(cases, case, mine):
         name = "limit-spin"
     elif case.area == "allreduce":
         # Two placements of the vectors; which one suits a CPU better is found by trying.
-        name = case.best(["limit-zerocopy", "limit-zerocopy-offset"]) or ""
+        name = case.best(["limit-zerocopy", "limit-zerocopy-odd"]) or ""
     elif case.area == "ipc":
         name = "spsc-futex" if mine == "trireme-futex" else "spsc-spin"
         if mine == "trireme-in-place":
