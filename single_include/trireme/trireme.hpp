@@ -1839,6 +1839,8 @@ inline pid_t fork_here(const char* who, deadline until, std::initializer_list<in
     g.closed.store(1, std::memory_order_seq_cst);  // (G) pairs with user_section
     for (const auto* t : g.threads) {
         if (t == detail::this_gate_entry) continue;
+        while (t->tid.load(std::memory_order_acquire) == 0)
+            ::sched_yield();  // it is starting: it will be there at once
         while (t->busy.load(std::memory_order_seq_cst) != 0) {
             if (until.passed()) {
                 const std::string name = t->name;
@@ -2270,7 +2272,6 @@ class registered_thread {
                 body();
                 detail::this_gate_entry = nullptr;
             });
-            while (entry_->tid.load(std::memory_order_acquire) == 0) ::sched_yield();
             g.threads.push_back(entry_.get());
         } catch (const std::system_error& e) {
             ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -2294,9 +2295,6 @@ class registered_thread {
     ~registered_thread() { join(); }
 
     bool joinable() const noexcept { return thread_.joinable(); }
-    /// The kernel's id of the thread.
-    int tid() const noexcept { return entry_ ? entry_->tid.load(std::memory_order_relaxed) : 0; }
-    std::thread::native_handle_type native_handle() { return thread_.native_handle(); }
 
     /// Waits for the body to return. The owner has told it to, or this blocks.
     void join() noexcept {
@@ -3143,7 +3141,9 @@ class ring {
         validate(options);
         const auto bytes = static_cast<std::size_t>(detail::ring_memory::bytes_for(options.geometry));
         arena_ = std::make_shared<detail::ring_arena<Backing>>(options.name, bytes, options.geometry);
-        low_water_ = (std::max)(std::uint32_t{1}, options.geometry.slots / 2);
+        // Waking costs the consumer as much as dozens of batches: it is done when a quarter of the slots is left
+        // ready, and never more than every other time where there are few of them.
+        low_water_ = (std::max)(std::uint32_t{1}, options.geometry.slots * 3 / 4);
         for (std::uint32_t s = 0; s < options.geometry.slots; ++s) occupants_[s].next = s;
     }
 

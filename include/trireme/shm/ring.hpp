@@ -59,7 +59,9 @@ class ring {
         validate(options);
         const auto bytes = static_cast<std::size_t>(detail::ring_memory::bytes_for(options.geometry));
         arena_ = std::make_shared<detail::ring_arena<Backing>>(options.name, bytes, options.geometry);
-        low_water_ = (std::max)(std::uint32_t{1}, options.geometry.slots / 2);
+        // Waking costs the consumer as much as dozens of batches: it is done when a quarter of the slots is left
+        // ready, and never more than every other time where there are few of them.
+        low_water_ = (std::max)(std::uint32_t{1}, options.geometry.slots * 3 / 4);
         for (std::uint32_t s = 0; s < options.geometry.slots; ++s) occupants_[s].next = s;
     }
 

@@ -190,6 +190,8 @@ inline pid_t fork_here(const char* who, deadline until, std::initializer_list<in
     g.closed.store(1, std::memory_order_seq_cst);  // (G) pairs with user_section
     for (const auto* t : g.threads) {
         if (t == detail::this_gate_entry) continue;
+        while (t->tid.load(std::memory_order_acquire) == 0)
+            ::sched_yield();  // it is starting: it will be there at once
         while (t->busy.load(std::memory_order_seq_cst) != 0) {
             if (until.passed()) {
                 const std::string name = t->name;

@@ -47,7 +47,6 @@ class registered_thread {
                 body();
                 detail::this_gate_entry = nullptr;
             });
-            while (entry_->tid.load(std::memory_order_acquire) == 0) ::sched_yield();
             g.threads.push_back(entry_.get());
         } catch (const std::system_error& e) {
             ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -71,9 +70,6 @@ class registered_thread {
     ~registered_thread() { join(); }
 
     bool joinable() const noexcept { return thread_.joinable(); }
-    /// The kernel's id of the thread.
-    int tid() const noexcept { return entry_ ? entry_->tid.load(std::memory_order_relaxed) : 0; }
-    std::thread::native_handle_type native_handle() { return thread_.native_handle(); }
 
     /// Waits for the body to return. The owner has told it to, or this blocks.
     void join() noexcept {
